@@ -1,0 +1,1 @@
+"""HTS: deterministic, high-throughput training for deep reinforcement learning."""
