@@ -1,0 +1,37 @@
+"""What every command has in common: how failures are told, and what the exit code says.
+
+0 done, 1 failed, 2 wrong usage (one sentence for each mistake, never a traceback), 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+from hts.errors import BadConfig, WrongUsage
+from hts_envs.errors import BadName, BadOption, MissingPackages
+
+DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
+
+
+def run(command: str, work: Callable[[], int]) -> int:
+    """Do a command's work; what the user can mend is told without a traceback."""
+    try:
+        return work()
+    except BadConfig as error:
+        for problem in error.problems:
+            tell(command, problem)
+    except (WrongUsage, BadName, BadOption, MissingPackages) as error:
+        tell(command, str(error))
+    except KeyboardInterrupt:
+        tell(command, "interrupted")
+        return INTERRUPTED
+    except BrokenPipeError:  # the reader of our output (head, less) has seen enough
+        sys.stderr.close()
+        return DONE
+    return WRONG_USAGE
+
+
+def tell(command: str, sentence: str) -> None:
+    """One line for the person at the terminal, beside the command's own output."""
+    print(f"{command}: {sentence}", file=sys.stderr)

@@ -1,0 +1,168 @@
+"""What a run is made of: two frozen sections that never mix.
+
+`Experiment` is whatever changes the result; it is hashed into the run's identity. `Machine` is
+whatever must never change the result, and may differ between two halves of one run. There is one
+record for each algorithm and each model, told apart by `name`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal, TypeAlias, get_args
+
+from hts_envs.options import Range, option
+from hts_envs.registry import parse
+
+Positive: TypeAlias = Annotated[float, Range(above=0)]
+NotNegative: TypeAlias = Annotated[float, Range(0)]
+Share: TypeAlias = Annotated[float, Range(0, 1)]
+Count: TypeAlias = Annotated[int, Range(1)]
+Workers: TypeAlias = Annotated[int, Range(1)] | Literal["auto"]
+Actors: TypeAlias = Annotated[int, Range(0, 16)] | Literal["auto"]
+
+
+@dataclass(frozen=True)
+class A2C:
+    """Advantage actor-critic: one optimiser step for each rollout."""
+
+    name: Literal["a2c"] = option("a2c", "advantage actor-critic")
+    learning_rate: Positive = option(7e-4, "step size at the start")
+    learning_rate_schedule: Literal["constant", "linear"] = option(
+        "linear", "linear: falls to zero over experiment.steps"
+    )
+    optimiser: Literal["rmsprop", "adam"] = option("rmsprop", "update rule")
+    optimiser_epsilon: Positive = option(1e-5, "added to the root of the squared gradient")
+    gamma: Share = option(0.99, "discount for each step")
+    gae_lambda: Share = option(1.0, "1 is the plain n-step return")
+    value_coefficient: NotNegative = option(0.5, "weight of the value loss")
+    entropy_coefficient: NotNegative = option(0.01, "weight of the entropy bonus")
+    max_gradient_norm: Positive = option(0.5, "gradients are scaled down to this norm")
+
+
+@dataclass(frozen=True)
+class PPO:
+    """Proximal policy optimisation: epochs of minibatches over each rollout."""
+
+    name: Literal["ppo"] = option("ppo", "proximal policy optimisation")
+    learning_rate: Positive = option(3e-4, "step size at the start")
+    learning_rate_schedule: Literal["constant", "linear"] = option(
+        "linear", "linear: falls to zero over experiment.steps"
+    )
+    optimiser: Literal["rmsprop", "adam"] = option("adam", "update rule")
+    optimiser_epsilon: Positive = option(1e-5, "added to the root of the squared gradient")
+    gamma: Share = option(0.99, "discount for each step")
+    gae_lambda: Share = option(0.95, "how far advantages look past one step")
+    clip: Positive = option(0.2, "how far a probability ratio may leave 1")
+    value_clip: Positive | None = option(None, "how far a value may move in one update; none: free")
+    epochs: Count = option(4, "passes over each rollout")
+    minibatches: Count = option(4, "parts of a rollout, one optimiser step each")
+    normalise_advantages: bool = option(True, "zero mean and unit deviation in each minibatch")
+    value_coefficient: NotNegative = option(0.5, "weight of the value loss")
+    entropy_coefficient: NotNegative = option(0.0, "weight of the entropy bonus")
+    max_gradient_norm: Positive = option(0.5, "gradients are scaled down to this norm")
+
+
+@dataclass(frozen=True)
+class Mlp:
+    """Fully connected layers, for observations that are vectors."""
+
+    name: Literal["mlp"] = option("mlp", "fully connected layers")
+    hidden: tuple[Count, ...] = option((64, 64), "width of each hidden layer")
+    activation: Literal["tanh", "relu", "elu"] = option("tanh", "between the layers")
+    memory: Literal["none", "lstm", "gru"] = option("none", "recurrent layer on top")
+    memory_size: Count = option(256, "width of the recurrent layer")
+
+
+@dataclass(frozen=True)
+class Conv:
+    """Three convolutions (32 of 8x8/4, 64 of 4x4/2, 64 of 3x3/1) and a layer, for images."""
+
+    name: Literal["conv"] = option("conv", "the convolutional net of the HTS-RL paper")
+    hidden: Count = option(512, "width of the layer behind the convolutions")
+    memory: Literal["none", "lstm", "gru"] = option("none", "recurrent layer on top")
+    memory_size: Count = option(256, "width of the recurrent layer")
+
+
+@dataclass(frozen=True)
+class Impala:
+    """The residual net of the IMPALA paper, for images."""
+
+    name: Literal["impala"] = option("impala", "the residual net of the IMPALA paper")
+    channels: tuple[Count, ...] = option((16, 32, 32), "channels of each residual stage")
+    hidden: Count = option(256, "width of the layer behind the stages")
+    memory: Literal["none", "lstm", "gru"] = option("none", "recurrent layer on top")
+    memory_size: Count = option(256, "width of the recurrent layer")
+
+
+Algorithm: TypeAlias = A2C | PPO
+Model: TypeAlias = Mlp | Conv | Impala
+
+
+def variants(union: Any) -> dict[str, type[Any]]:
+    """The records of a tagged union by their `name`."""
+    return {record.__dataclass_fields__["name"].default: record for record in get_args(union)}
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Whatever changes the result."""
+
+    algo: Algorithm = field(default_factory=PPO, metadata={"help": "algorithm"})
+    env: str = option("gfootball:3v1", "environment: family:name?option=value")
+    model: Model = field(default_factory=Mlp, metadata={"help": "network"})
+    seed: Annotated[int, Range(0, 2**63 - 1)] = option(0, "every random number follows from it")
+    replicas: Count = option(16, "copies of the environment")
+    rollout: Count = option(128, "steps of each replica between two parameter versions")
+    steps: Count = option(1_000_000, "environment steps of the whole run, over all replicas")
+    schedule: Literal["hts", "sync"] = option(
+        "hts", "hts: collect and learn at once, one version apart; sync: in turn"
+    )
+    correction: Literal["delayed", "ratio", "truncated_is", "none"] = option(
+        "delayed", "how an update treats data that is one version old"
+    )
+    shards: Count = option(4, "parts of a minibatch whose gradients are added in a fixed order")
+    frame_stack: Count = option(1, "latest frames seen at once")
+    clip_rewards: Positive | None = option(None, "learn from rewards clipped to this size")
+    normalise_observations: bool = option(False, "by running mean and deviation")
+    normalise_rewards: bool = option(False, "by the running deviation of the discounted return")
+    policies: Literal["shared", "separate"] = option(
+        "shared", "one policy for all agents of a replica, or one for each"
+    )
+
+    @property
+    def rows(self) -> int:
+        """Observations in one rollout, for one agent."""
+        return self.replicas * self.rollout
+
+    @property
+    def updates(self) -> int:
+        """Rollouts that are learnt from; the last one may pass `steps`."""
+        return -(-self.steps // self.rows)
+
+    def identity(self) -> str:
+        """A hash that two runs share exactly when they must give the same digest."""
+        spelled = dataclasses.replace(self, env=parse(self.env).canonical())
+        text = json.dumps(dataclasses.asdict(spelled), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Whatever must never change the result."""
+
+    executors: Workers = option("auto", "processes that step environments")
+    actors: Actors = option("auto", "processes that answer observations; 0: executors do")
+    learners: Count = option(1, "workers that share an update")
+    barrier: bool = option(False, "swap storages only when every replica has filled one")
+    device: str = option("auto", "auto, cpu, cuda or cuda:N")
+
+
+@dataclass(frozen=True)
+class Config:
+    """The resolved configuration of a run."""
+
+    experiment: Experiment = field(default_factory=Experiment)
+    machine: Machine = field(default_factory=Machine)

@@ -1,0 +1,27 @@
+"""What can go wrong in the product, as one tree. (Failures of worlds: `hts_envs.errors`.)
+
+HtsError
+└── WrongUsage   what the user typed cannot be done: told in one sentence, exit code 2
+    └── BadConfig    every problem of a configuration at once, each with its origin
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class HtsError(Exception):
+    """Any failure that the product itself expects and explains."""
+
+
+class WrongUsage(HtsError):
+    """The user can mend this by typing something else."""
+
+
+class BadConfig(WrongUsage):
+    """A configuration that cannot be run; `problems` holds one sentence for each violation."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        assert problems, "a bad configuration has at least one problem"
+        self.problems = tuple(problems)
+        super().__init__("\n".join(problems))

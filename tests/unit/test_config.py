@@ -1,0 +1,237 @@
+"""The configuration: layers, origins, short names, and every wrong value told in a sentence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hts.cli.show_config import show_config
+from hts.config import A2C, PPO, Given, Mlp, configure, flatten, ready_configs
+from hts.config.resolve import all_paths, full_path
+from hts.errors import BadConfig
+
+
+def flags(**values: str) -> list[Given]:
+    """Named flags as `hts-train` makes them."""
+    paths = {"env": "experiment.env", "algo": "experiment.algo", "seed": "experiment.seed"}
+    return [Given(paths[name], value, f"--{name}") for name, value in values.items()]
+
+
+def problems(config: str | None = None, sets: tuple[str, ...] = (), **typed: str) -> str:
+    """What a wrong command line is told, as one text."""
+    with pytest.raises(BadConfig) as caught:
+        configure(config, sets, flags(**typed))
+    return "\n".join(caught.value.problems)
+
+
+@pytest.mark.parametrize("name", sorted(ready_configs()))
+def test_every_ready_configuration_resolves(name: str) -> None:
+    """Each file in configs/ is a whole experiment without a violation."""
+    assert configure(name).config.experiment.updates >= 1
+
+
+@pytest.mark.parametrize("name", sorted(ready_configs()))
+def test_every_ready_configuration_opens_with_what_to_expect(name: str) -> None:
+    """The first line of each file in configs/ is a comment for the person who picks it."""
+    assert ready_configs()[name].read_text(encoding="utf-8").startswith("# ")
+
+
+def test_football_has_the_numbers_of_the_paper() -> None:
+    """The main job is the paper's experiment: table A6 and the released scripts."""
+    experiment = configure(None, (), flags(algo="ppo", env="gfootball:3v1")).config.experiment
+    algo = experiment.algo
+    assert isinstance(algo, PPO)
+    assert (experiment.replicas, experiment.rollout, experiment.steps) == (16, 128, 5_000_000)
+    assert (algo.learning_rate, algo.gamma, algo.gae_lambda) == (3.43e-4, 0.993, 0.95)
+    assert (algo.clip, algo.epochs, algo.minibatches) == (0.08, 2, 8)
+    assert (algo.entropy_coefficient, algo.max_gradient_norm) == (0.003, 0.64)
+    assert (experiment.model.name, experiment.frame_stack) == ("conv", 4)
+
+
+def test_a2c_on_atari_has_the_numbers_of_the_paper() -> None:
+    """The paper's table A3."""
+    experiment = configure(None, (), flags(algo="a2c", env="atari:Breakout")).config.experiment
+    algo = experiment.algo
+    assert isinstance(algo, A2C)
+    assert (experiment.rollout, algo.learning_rate, algo.optimiser) == (5, 7e-4, "rmsprop")
+    assert (algo.gamma, algo.entropy_coefficient, algo.optimiser_epsilon) == (0.99, 0.01, 1e-5)
+
+
+def test_later_layers_win_and_say_where_they_come_from() -> None:
+    """Defaults, then the file, then --set, then the flags; each value knows its origin."""
+    resolved = configure("ppo-cartpole", ("seed=3", "epochs=2"), flags(seed="4"))
+    assert resolved.config.experiment.seed == 4
+    assert resolved.origins["experiment.seed"] == "--seed"
+    assert resolved.origins["experiment.algo.epochs"] == "--set epochs=2"
+    assert resolved.origins["experiment.algo.clip"].startswith("configs/ppo-cartpole.yaml:")
+    assert "experiment.algo.value_clip" not in resolved.origins
+
+
+def test_origin_names_the_line(tmp_path: Path) -> None:
+    """The line in an origin is the line on which the value stands."""
+    path = tmp_path / "mine.yaml"
+    path.write_text("# a comment\nexperiment:\n  env: counting:\n  replicas: 8\n")
+    assert configure(str(path)).origins["experiment.replicas"] == f"{path}:4"
+
+
+def test_a_base_comes_before_the_file_that_names_it() -> None:
+    """A scenario's file changes the environment of the file that it is based on, and no more."""
+    base, scenario = configure("ppo-gfootball"), configure("ppo-gfootball-rsk")
+    different = {
+        path: value
+        for path, value in flatten(scenario.config).items()
+        if flatten(base.config)[path] != value
+    }
+    assert different == {"experiment.env": "gfootball:rsk"}
+
+
+def test_another_algorithm_drops_what_the_file_said_about_the_first() -> None:
+    """--algo a2c over a PPO file starts from A2C's own defaults, but keeps what was typed."""
+    resolved = configure(
+        "ppo-cartpole", ("learning_rate=0.001",), flags(algo="a2c", env="counting:")
+    )
+    algo = resolved.config.experiment.algo
+    assert isinstance(algo, A2C)
+    assert algo == A2C(learning_rate=0.001)
+
+
+def test_a_general_file_serves_the_whole_family() -> None:
+    """A football scenario without a file of its own starts from the family's file."""
+    resolved = configure(None, (), flags(env="gfootball:11v11_easy"))
+    assert resolved.origins["experiment.frame_stack"].startswith("configs/ppo-gfootball.yaml")
+
+
+def test_an_environment_without_a_file_starts_from_the_defaults() -> None:
+    """Nothing is guessed for an environment that no ready configuration speaks of."""
+    resolved = configure(None, (), flags(env="counting:"))
+    assert set(resolved.origins) == {"experiment.env"}
+    assert resolved.config.experiment.model == Mlp()
+
+
+def test_all_problems_are_told_at_once_with_their_origin(tmp_path: Path) -> None:
+    """Unknown keys, wrong types and wrong ranges, each with the nearest name or the limit."""
+    path = tmp_path / "bad.yaml"
+    path.write_text(
+        "experiment:\n  env: counting:\n  replcias: 8\n  algo:\n    name: ppo\n    gamma: 1.5\n"
+    )
+    told = problems(str(path), ("epochs=two", "experiment.machine=1"))
+    assert f"{path}:3: there is no 'experiment.replcias'" in told
+    assert "did you mean 'experiment.replicas'" in told
+    assert f"{path}:6: experiment.algo.gamma must be at most 1, got 1.5" in told
+    assert "--set epochs=two: experiment.algo.epochs must be a whole number, got 'two'" in told
+    assert "'experiment.machine'" in told
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ("learning_rat=1", "did you mean 'learning_rate'"),
+        ("name=ppo", "could be experiment.algo.name or experiment.model.name"),
+        ("algo=pqo", "there is no algo 'pqo' (did you mean 'ppo'?)"),
+        ("model=transformer", "there is no model 'transformer' (known: conv, impala, mlp)"),
+        ("schedule=fast", "must be one of hts, sync, got 'fast'"),
+        ("seed=-1", "must be at least 0, got -1"),
+        ("seed=1.5", "must be a whole number"),
+        ("learning_rate=0", "must be greater than 0"),
+        ("learning_rate=nan", "must be a finite number"),
+        ("executors=many", "must be a whole number"),
+        ("actors=17", "must be at most 16"),
+        ("device=gpu", "must be auto, cpu, cuda or cuda:N, got 'gpu'"),
+        ("normalise_rewards=perhaps", "must be true or false"),
+        ("minibatches", "write it as name=value"),
+        ("=3", "write it as name=value"),
+    ],
+)
+def test_a_wrong_value_gets_one_clear_sentence(wrong: str, sentence: str) -> None:
+    """Whatever can be mistyped in --set is named, with what would be right."""
+    assert sentence in problems("smoke", (wrong,))
+
+
+def test_a_list_of_one_needs_no_brackets() -> None:
+    """hidden=64 is one hidden layer."""
+    assert configure("smoke", ("hidden=64",)).config.experiment.model == Mlp(hidden=(64,))
+
+
+def test_a_value_of_another_algorithm_says_whose_it_is() -> None:
+    """PPO's clip given to A2C: the sentence says which algorithm has it."""
+    told = problems(None, ("clip=0.1",), algo="a2c", env="counting:")
+    assert "a2c has no 'clip'; ppo has it" in told
+
+
+@pytest.mark.parametrize(
+    ("sets", "sentence"),
+    [
+        (("minibatches=3",), "4 replicas x rollout 32 = 128 rows do not divide into 3 minibatches"),
+        (("minibatches=3",), "2 and 4 do"),
+        (("shards=3",), "a minibatch of 64 rows"),
+        (("executors=5",), "5 executors for 4 replicas"),
+        (("learners=8",), "8 learner workers for 4 shards"),
+        (("steps=100",), "100 steps are less than one rollout"),
+        (("schedule=sync", "correction=none"), "schedule sync has no lag"),
+        (("schedule=sync", "barrier=true"), "no second storage to swap"),
+        (("env=gym:CartPole-v7x",), "CartPole"),
+        (("device=cuda:7",), "machine.device: cuda:7 is not there"),
+    ],
+)
+def test_violations_show_both_sides_in_numbers(sets: tuple[str, ...], sentence: str) -> None:
+    """Values that do not go together: which, what they make, and what would go."""
+    assert sentence in problems("smoke", sets)
+
+
+def test_violations_are_all_told_at_once_and_placed() -> None:
+    """check() does not stop at the first, and each sentence starts with where the value stands."""
+    told = problems("smoke", ("minibatches=3", "executors=9")).splitlines()
+    assert len(told) == 2
+    assert told[0].startswith("--set minibatches=3: experiment.algo.minibatches:")
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("experiment: [", "this is not YAML"),
+        ("- a\n- b\n", "is a mapping"),
+        ("experiment:\n  seed: 1\n  seed: 2\n", ":3: experiment.seed is given twice"),
+        ("base: nowhere\n", "base nowhere: there is no such file"),
+        ("base: {self}\n", "based on itself"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_told_with_its_line(
+    tmp_path: Path, text: str, sentence: str
+) -> None:
+    """Broken YAML, a list, a doubled key, a missing base, a circle."""
+    path = tmp_path / "bad.yaml"
+    path.write_text(text.replace("{self}", str(path)))
+    assert sentence in problems(str(path))
+
+
+def test_a_missing_file_names_the_nearest_ready_configuration() -> None:
+    """--config is a name or a path; a mistyped name is corrected."""
+    assert "did you mean 'ppo-cartpole'" in problems("ppo-cartpol")
+
+
+def test_short_names_reach_every_unambiguous_path() -> None:
+    """The last word of a path suffices exactly when no other path ends in it."""
+    last = [path.rpartition(".")[2] for path in all_paths()]
+    for path, word in zip(all_paths(), last, strict=True):
+        if last.count(word) == 1:
+            assert full_path(word) == path
+
+
+def test_shown_configuration_reads_back_as_itself(tmp_path: Path) -> None:
+    """--show-config prints YAML that --config takes, with the same result."""
+    resolved = configure("ppo-halfcheetah", ("hidden=32,16", "clip_rewards=5"))
+    path = tmp_path / "again.yaml"
+    path.write_text(show_config(resolved, colour=False))
+    assert configure(str(path)).config == resolved.config
+
+
+def test_identity_follows_the_experiment_and_nothing_else() -> None:
+    """Another machine, or the same world spelled otherwise: same identity; another seed: not."""
+    here = configure("ppo-gfootball-3v1").config.experiment.identity()
+    machine = configure("ppo-gfootball-3v1", ("executors=2", "actors=4"))
+    spelled = configure(None, (), flags(env="gfootball:academy_3_vs_1_with_keeper?agents=1"))
+    other = configure("ppo-gfootball-3v1", ("seed=1",))
+    assert machine.config.experiment.identity() == here
+    assert spelled.config.experiment.identity() == here
+    assert other.config.experiment.identity() != here
