@@ -10,8 +10,7 @@ from pathlib import Path
 from hts.cli import shell
 from hts.cli.show_config import show_config
 from hts.config import Given, Resolved, configure, ready_configs
-from hts.errors import WrongUsage
-from hts_envs.registry import make, parse
+from hts.determinism import numerics
 from hts_envs.spelling import hint
 
 EXAMPLES = """examples:
@@ -102,9 +101,7 @@ def _train(typed: argparse.Namespace) -> int:
     if typed.show_config:
         print(show_config(resolved, colour=sys.stdout.isatty()))
         return shell.DONE
-    if typed.run_dir is not None and typed.run_dir.exists():
-        raise WrongUsage(f"--run-dir {typed.run_dir}: it exists already; name a new directory")
-    return _prepare(resolved)
+    return _run(resolved, typed.run_dir)
 
 
 def _flags(typed: argparse.Namespace) -> list[Given]:
@@ -121,18 +118,12 @@ def _flags(typed: argparse.Namespace) -> list[Given]:
     return given
 
 
-def _prepare(resolved: Resolved) -> int:
-    """Build the experiment's world as a run would, and say how far this version goes."""
-    experiment = resolved.config.experiment
-    world = make(parse(experiment.env))
-    world.close()
-    shell.tell(
-        "hts-train",
-        f"experiment {experiment.identity()} is sound: {experiment.env} was built, and "
-        f"{experiment.updates:,} updates of {experiment.rows:,} rows are planned. "
-        "Training itself is not part of this version yet.",
-    )
-    return shell.FAILED
+def _run(resolved: Resolved, run_dir: Path | None) -> int:
+    """Train, write the record of the run, and say how it ended."""
+    numerics.prepare()
+    from hts.runtime.train import train  # imports torch, whose numerics had to be set first
+
+    return train(resolved, run_dir)
 
 
 if __name__ == "__main__":

@@ -72,8 +72,7 @@ class Mlp:
     name: Literal["mlp"] = option("mlp", "fully connected layers")
     hidden: tuple[Count, ...] = option((64, 64), "width of each hidden layer")
     activation: Literal["tanh", "relu", "elu"] = option("tanh", "between the layers")
-    memory: Literal["none", "lstm", "gru"] = option("none", "recurrent layer on top")
-    memory_size: Count = option(256, "width of the recurrent layer")
+    shared: bool = option(False, "policy and value use the same layers")
 
 
 @dataclass(frozen=True)
@@ -82,8 +81,6 @@ class Conv:
 
     name: Literal["conv"] = option("conv", "the convolutional net of the HTS-RL paper")
     hidden: Count = option(512, "width of the layer behind the convolutions")
-    memory: Literal["none", "lstm", "gru"] = option("none", "recurrent layer on top")
-    memory_size: Count = option(256, "width of the recurrent layer")
 
 
 @dataclass(frozen=True)
@@ -93,8 +90,6 @@ class Impala:
     name: Literal["impala"] = option("impala", "the residual net of the IMPALA paper")
     channels: tuple[Count, ...] = option((16, 32, 32), "channels of each residual stage")
     hidden: Count = option(256, "width of the layer behind the stages")
-    memory: Literal["none", "lstm", "gru"] = option("none", "recurrent layer on top")
-    memory_size: Count = option(256, "width of the recurrent layer")
 
 
 Algorithm: TypeAlias = A2C | PPO
@@ -128,9 +123,6 @@ class Experiment:
     clip_rewards: Positive | None = option(None, "learn from rewards clipped to this size")
     normalise_observations: bool = option(False, "by running mean and deviation")
     normalise_rewards: bool = option(False, "by the running deviation of the discounted return")
-    policies: Literal["shared", "separate"] = option(
-        "shared", "one policy for all agents of a replica, or one for each"
-    )
 
     @property
     def rows(self) -> int:

@@ -1,0 +1,200 @@
+"""`hts-check ENV`: is this simulator sound and deterministic, how fast, on which machine?"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import json
+import math
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from hts.cli import shell
+from hts.cli.train import Parser
+from hts.soundness.examine import Budget, examine
+from hts.soundness.findings import Report
+from hts.soundness.listing import environments, families, render_environments, render_families
+from hts.soundness.render import render
+
+DESCRIPTION = """\
+Is this simulator sound and deterministic? Runs it several times, here and in a
+fresh process, with random actions, compares every bit, and looks at what it
+returns. Then says how long its steps take and which machine suits it.
+"""
+
+EPILOG = """\
+examples:
+  hts-check gym:CartPole-v1
+  hts-check 'gfootball:3v1?agents=3' --seconds 60
+  hts-check --list             which families of environments can be used here
+  hts-check --list gfootball   the environments of one family, and their options
+
+keys of --json:
+  format       1; a key is never renamed within a format
+  environment  the name with every option spelled out
+  seed, seconds, sound
+  world        agents, batched, replicas, observation, observation_bytes, action,
+               traits, description
+  findings     a list of level (ok, note, warning, error), check, text, detail
+  profile      step, reset: count, mean, p50, p99, worst, deviation, variance,
+               in seconds; steps_per_second, cores_busy, waiting_share,
+               interrupted_share,
+               reset_share, episode_length_mean, memory_of_replica_bytes
+  suggestion   executors, replicas (of each executor), rollout, each also with _why
+
+exit code: 0 sound (warnings and notes included), 1 unsound, 2 wrong usage
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line of `hts-check`."""
+    made = Parser(
+        prog="hts-check",
+        usage="hts-check ENV [options]\n       hts-check --list [FAMILY]",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    made.add_argument("environment", metavar="ENV", nargs="?", help="such as gfootball:3v1")
+    made.add_argument(
+        "--list",
+        metavar="FAMILY",
+        nargs="?",
+        const="",
+        help="list the families, or the environments and options of one",
+    )
+    made.add_argument("--json", action="store_true", help="print one JSON object instead of text")
+    made.add_argument(
+        "--seed", type=_whole(0), default=0, metavar="N", help="of episodes and actions (0)"
+    )
+    limits = Budget()
+    made.add_argument(
+        "--episodes",
+        type=_whole(2),
+        default=limits.episodes,
+        metavar="N",
+        help=f"in each run at most ({limits.episodes})",
+    )
+    made.add_argument(
+        "--steps",
+        type=_whole(2),
+        default=limits.steps,
+        metavar="N",
+        help=f"in each run at most ({limits.steps}); episodes are cut at half of it",
+    )
+    made.add_argument(
+        "--seconds",
+        type=_seconds,
+        default=limits.seconds,
+        metavar="S",
+        help=f"for everything, about ({limits.seconds:g}); slow simulators get fewer steps",
+    )
+    return made
+
+
+def _whole(least: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"must be a whole number, got {text!r}") from None
+        if not least <= value < 2**63:
+            raise argparse.ArgumentTypeError(f"must be at least {least} and below 2**63")
+        return value
+
+    return read
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a number, got {text!r}") from None
+    if not (math.isfinite(value) and value > 0):
+        raise argparse.ArgumentTypeError(f"must be greater than 0, got {text}")
+    return value
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Examine one environment, or list what there is."""
+    made = parser()
+    try:
+        asked = made.parse_args(argv)
+        if (asked.environment is None) == (asked.list is None):
+            made.error("name one environment, such as gym:CartPole-v1, or use --list")
+    except SystemExit as end:
+        return int(end.code or 0)
+    work = _list if asked.list is not None else _examine
+    return shell.run("hts-check", lambda: work(asked))
+
+
+def _list(asked: argparse.Namespace) -> int:
+    if asked.list:
+        one = environments(asked.list)
+        print(json.dumps(one, indent=2) if asked.json else render_environments(one))
+    else:
+        every = families()
+        print(json.dumps(every, indent=2) if asked.json else render_families(every))
+    return shell.DONE
+
+
+def _examine(asked: argparse.Namespace) -> int:
+    budget = Budget(asked.episodes, asked.steps, asked.seconds)
+    with _own_output(), _progress() as tell:
+        report = examine(asked.environment, asked.seed, budget, tell)
+    if asked.json:
+        print(json.dumps(as_json(report), indent=2, allow_nan=False))
+    else:
+        encoding = (sys.stdout.encoding or "").lower().replace("-", "")
+        colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+        print(render(report, colour=colour, unicode=encoding.startswith("utf")))
+    return shell.DONE if report.sound else shell.FAILED
+
+
+def as_json(report: Report) -> dict[str, Any]:
+    """What `--json` prints; the keys are those that the help lists."""
+    return {
+        "format": 1,
+        "environment": report.environment,
+        "seed": report.seed,
+        "seconds": report.seconds,
+        "sound": report.sound,
+        "world": report.facts,
+        "findings": [dataclasses.asdict(finding) for finding in report.findings],
+        "profile": report.profile,
+        "suggestion": report.suggestion,
+    }
+
+
+@contextlib.contextmanager
+def _own_output() -> Iterator[None]:
+    """What a simulator prints goes to stderr, so that stdout holds the report alone."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
+@contextlib.contextmanager
+def _progress() -> Iterator[Callable[[str], None]]:
+    """One changing line while it works, on a terminal only."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    try:
+        yield lambda phase: print(f"\r\x1b[K  {phase} ...", end="", file=sys.stderr, flush=True)
+    finally:
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

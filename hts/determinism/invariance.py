@@ -1,0 +1,91 @@
+"""Does a row's answer depend on which rows are computed with it? Found out, not assumed.
+
+On a CPU, matrix products of one, two or three rows take other paths than larger ones, and
+elementwise functions treat the tail of an array differently from its body. So the network as it
+is, with its sampling, is asked the same rows in batches of many sizes and at many positions; the
+smallest padding under which every answer is bit-equal is what actors use. Where there is none,
+the whole batch keeps one shape and every replica its place in it, which cannot depend on anything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from hts.models.policy import Policy
+from hts_envs.contract import Array, Box, Observation, Space
+from hts_envs.randomness import fold_rows, uniform
+
+_PADDINGS = (1, 4, 8, 16, 32)
+_LARGEST = 64
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """How actors batch. `padding` 0 means that no padding was safe: fixed slots are needed."""
+
+    padding: int
+    why: str
+
+
+def probe(policy: Policy, spaces: dict[str, Space]) -> Strategy:
+    """The smallest safe padding for this network on this device, with this thread count."""
+    rows = _examples(spaces, _LARGEST, policy.agents)
+    expected = _answers(policy, rows, np.arange(_LARGEST))
+    for padding in _PADDINGS:
+        if all(_same(policy, rows, expected, order) for order in _orders(padding)):
+            return Strategy(padding, f"bit-equal rows in every batch padded to {padding}")
+    return Strategy(0, "rows depend on their place at every padding tried")
+
+
+def _orders(padding: int) -> list[Array]:
+    """Batches to try: sizes that are multiples of the padding, rows shifted and reversed."""
+    sizes = [size for size in range(padding, _LARGEST + 1, padding) if size <= 16 or size % 8 == 0]
+    places = np.arange(_LARGEST)
+    return [
+        order[:size]
+        for size in sizes
+        for order in (places, places[::-1], np.roll(places, 5), np.roll(places, 3 * padding))
+    ]
+
+
+def _same(policy: Policy, rows: Observation, expected: Array, order: Array) -> bool:
+    return _answers(policy, rows, order).tobytes() == expected[order].tobytes()
+
+
+def _answers(policy: Policy, rows: Observation, order: Array) -> Array:
+    """Head, value, action and log-probability of rows in this order: (rows, bytes)."""
+    actions, agents = policy.distribution, policy.agents
+    keys = fold_rows(11, order)
+    noise = uniform(keys, agents * actions.noise).reshape(-1, actions.noise)
+    with torch.inference_mode():
+        answer = policy.answer({name: array[order] for name, array in rows.items()})
+        drawn = torch.from_numpy(noise.astype(np.float32)).to(answer.head.device)
+        action = actions.sample(answer.head, drawn)
+        log_prob = actions.log_prob(answer.head, action)
+    parts = (answer.head, answer.value, action, log_prob)
+    columns = [np.ascontiguousarray(part.cpu().numpy()) for part in parts]
+    flat = [column.reshape(len(order), -1).view(np.uint8) for column in columns]
+    return np.concatenate(flat, axis=1)
+
+
+def _examples(spaces: dict[str, Space], count: int, agents: int) -> Observation:
+    """Observations of every size that a field allows, from keys."""
+    made = {}
+    for index, (name, space) in enumerate(spaces.items()):
+        shape = (count, agents, *space.shape)
+        size = int(np.prod(shape[1:]))
+        drawn = uniform(fold_rows(7, index, np.arange(count)), size).reshape(shape)
+        made[name] = _example(space, drawn)
+    return made
+
+
+def _example(space: Space, drawn: Array) -> Array:
+    if not isinstance(space, Box):
+        limits = getattr(space, "nvec", getattr(space, "n", 1))
+        return np.asarray(np.floor(drawn * np.asarray(limits)), np.int64)
+    if space.dtype == "uint8":
+        return np.asarray(np.floor(drawn * 256), np.uint8)
+    return np.asarray((drawn - 0.5) * 6.0, space.dtype)

@@ -1,0 +1,42 @@
+"""What floating-point numbers depend on besides the experiment: set once, stored with every run.
+
+One thread for each process (more collapse beside busy neighbours, and change sums), no reduced
+precision behind the user's back, deterministic kernels only. The environment variables are read
+when torch is imported, so `prepare` comes before that.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+
+
+def prepare() -> None:
+    """Fix threads, precision and kernels of this process, before torch is imported."""
+    assert "torch" not in sys.modules, "numerics are prepared before torch is imported"
+    os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = "1"
+    os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
+    import torch
+
+    torch.set_num_threads(1)
+    torch.set_num_interop_threads(1)
+    torch.use_deterministic_algorithms(True)
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cudnn.benchmark = False
+
+
+def describe(device: str) -> dict[str, str]:
+    """Under which digests of equal experiments are equal."""
+    import torch
+
+    found = {
+        "torch": str(torch.__version__),
+        "python": platform.python_version(),
+        "cpu": f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}",
+        "device": device,
+    }
+    if device.startswith("cuda"):
+        found["gpu"] = torch.cuda.get_device_name(torch.device(device))
+    return found

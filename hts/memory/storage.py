@@ -1,0 +1,99 @@
+"""One rollout in memory: written in place by executors and actors, read in place by the learner.
+
+Observations are single frames. What a policy sees is gathered from them when it is read: the
+latest `frame_stack` frames of the running episode, the first one repeated where the episode is
+younger than that. `age` (steps since the episode began) is what stops a stack at a reset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hts.machine import SharedArray, Sizes, storage_arrays
+from hts_envs.contract import Array, Observation, Spaces
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Observations to be answered: of which replicas, at which steps.
+
+    A `final` row asks for the value of the observation behind a truncation, not for an action.
+    """
+
+    replicas: Array
+    steps: Array
+    final: bool = False
+
+    def __post_init__(self) -> None:
+        assert self.replicas.shape == self.steps.shape, "one step for each replica"
+
+    def __len__(self) -> int:
+        return len(self.replicas)
+
+
+class Storage:
+    """The arrays of one rollout, and the version that it is made with."""
+
+    def __init__(self, sizes: Sizes, spaces: Spaces) -> None:
+        self.sizes = sizes
+        self.fields = tuple(spaces.observation)
+        self.declared: tuple[SharedArray, ...] = storage_arrays(sizes, spaces)
+        self.arrays: Mapping[str, Array] = {
+            array.name: np.zeros(array.shape, array.dtype) for array in self.declared
+        }
+        self.version = -1
+
+    def __getattr__(self, name: str) -> Array:
+        try:
+            return self.__dict__["arrays"][name]  # type: ignore[no-any-return]
+        except KeyError:
+            raise AttributeError(f"a storage has no array {name!r}") from None
+
+    def write_frame(self, replicas: Any, step: int, observation: Observation) -> None:
+        """The observation on which `step` will be decided."""
+        place = self.sizes.history + step
+        for name in self.fields:
+            self.arrays[f"frames.{name}"][replicas, place] = observation[name]
+
+    def write_final(self, replicas: Any, observation: Observation) -> None:
+        """The observation behind a truncation: seen by nobody but the value function."""
+        for name in self.fields:
+            self.arrays[f"finals.{name}"][replicas] = observation[name]
+
+    def take_over(self, older: Storage, replicas: Any) -> None:
+        """Begin where `older` ended: its last frames are the first stack's history."""
+        t, h = self.sizes.steps, self.sizes.history
+        for name in self.fields:
+            frames = f"frames.{name}"
+            self.arrays[frames][replicas, : h + 1] = older.arrays[frames][replicas, t : t + h + 1]
+        self.age[replicas, 0] = older.age[replicas, t]
+
+    def gather(self, rows: Rows) -> Observation:
+        """What the policy sees in these rows: frames stacked on the last axis, oldest first."""
+        if self.sizes.history == 0:
+            return {name: self._newest(name, rows) for name in self.fields}
+        return {name: self._stack(name, rows) for name in self.fields}
+
+    def _newest(self, name: str, rows: Rows) -> Array:
+        if rows.final:
+            return np.asarray(self.arrays[f"finals.{name}"][rows.replicas])
+        place = self.sizes.history + rows.steps
+        return np.asarray(self.arrays[f"frames.{name}"][rows.replicas, place])
+
+    def _stack(self, name: str, rows: Rows) -> Array:
+        frames = self.arrays[f"frames.{name}"]
+        newest = self.sizes.history + rows.steps + int(rows.final)
+        ages = self.age[rows.replicas, rows.steps] + int(rows.final)
+        parts = [
+            frames[rows.replicas, newest - np.minimum(back, ages)]
+            for back in range(self.sizes.history, int(rows.final) - 1, -1)
+        ]
+        if rows.final:
+            parts.append(self.arrays[f"finals.{name}"][rows.replicas])
+        if parts[0].ndim <= 2:  # (rows, agents): a number for each agent becomes a vector
+            return np.stack(parts, axis=-1)
+        return np.concatenate(parts, axis=-1)
