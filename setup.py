@@ -12,7 +12,7 @@ EXTRAS = {
     # Without its GUI dependencies: hts_envs.football needs the engine, numpy, six and these.
     "football": ["gfootball==2.10.2", "absl-py", "opencv-python-headless", "psutil", "six"],
     "atari": ["ale-py>=0.12", "opencv-python-headless"],
-    "mujoco": ["mujoco>=3.3"],
+    "mujoco": ["mujoco>=4.0", "imageio>=2.14"],
     "envpool": ["envpool>=1.2"],
 }
 DEV = ["coverage", "hypothesis", "mypy", "pytest", "pytest-timeout", "ruff", "types-PyYAML"]

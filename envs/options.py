@@ -42,9 +42,14 @@ class Range:
             raise ValueError(f"must be greater than {self.above:g}, got {value:g}")
 
 
-def option(default: Any, text: str) -> Any:
-    """A field of an options record: its default and what it does."""
-    return dataclasses.field(default=default, metadata={"help": text})
+def option(default: Any, text: str, *, changes_result: bool = True) -> Any:
+    """A field of an options record: its default and what it does.
+
+    What cannot change a result (a number of threads) is no part of an experiment's identity.
+    """
+    return dataclasses.field(
+        default=default, metadata={"help": text, "changes_result": changes_result}
+    )
 
 
 @dataclass(frozen=True)

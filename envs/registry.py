@@ -80,10 +80,11 @@ class Spec:
         return self.family.batched(self)
 
     def canonical(self) -> str:
-        """The name with every option spelled out: equal worlds have equal canonical names."""
+        """The name with every option that changes the world spelled out: equal for equal worlds."""
         pairs = [
             f"{field.name}={written(getattr(self.options, field.name))}"
             for field in sorted(dataclasses.fields(self.options), key=lambda field: field.name)
+            if field.metadata.get("changes_result", True)
         ]
         return f"{self.family.name}:{self.name}" + ("?" + "&".join(pairs) if pairs else "")
 
