@@ -42,18 +42,23 @@ class Progress:
         """Take in one update; returns its line for `metrics.jsonl`."""
         self.updates += 1
         for episode in episodes:
-            if "return" in episode.facts:
-                self.episodes += 1
-                self.returns.append(episode.facts["return"])
-                self.lengths.append(episode.facts["length"])
-            if "score" in episode.facts:
-                self.scores.append(episode.facts["score"])
+            self._count(episode.facts)
         metrics = {"update": self.updates, "steps": self.steps, **told}
         for name, seen in self._recent().items():
             metrics[f"episode/{name}"] = seen
         metrics["episode/count"] = self.episodes
         metrics["time/seconds"] = round(self.seconds, 3)
         return metrics
+
+    def _count(self, facts: Mapping[str, float]) -> None:
+        """Report whole games: where an end for learning is not an end of the game, wait for it."""
+        if not facts.get("game_over", 1.0):
+            return
+        self.episodes += 1
+        self.returns.append(facts.get("game_return", facts["return"]))
+        self.lengths.append(facts.get("game_length", facts["length"]))
+        if "score" in facts:
+            self.scores.append(facts["score"])
 
     def tell(self, metrics: Mapping[str, float], chain: str, *, last: bool = False) -> None:
         """A line on the terminal, when the last one is some seconds old."""
