@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 import types
 import typing
 from collections.abc import Mapping
@@ -138,7 +139,8 @@ def _union(value: Any, kinds: tuple[Any, ...]) -> Any:
 
 def _tuple(value: Any, kind: Any) -> tuple[Any, ...]:
     if isinstance(value, str):
-        value = [part for part in value.strip("[]()").replace("x", ",").split(",") if part]
+        bare = re.sub(r"(?<=\d)x(?=\d)", ",", value.strip("[]()"))  # 84x84 is 84,84
+        value = [part.strip() for part in bare.split(",") if part.strip()]
     if not isinstance(value, (list, tuple)):
         raise ValueError(f"must be a list, got {value!r}")
     return tuple(coerce(part, kind) for part in value)
@@ -206,7 +208,7 @@ def kind_of(kind: Any) -> str:
     if origin in (typing.Union, types.UnionType):
         return "|".join(kind_of(part) for part in get_args(kind))
     if origin is tuple:
-        return f"list of {kind_of(get_args(kind)[0])}s"
+        return f"list of {kind_of(get_args(kind)[0])}".replace("number", "numbers", 1)
     names = {bool: "true|false", int: "whole number", float: "number", str: "text"}
     return names.get(kind, "none")
 

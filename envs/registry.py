@@ -13,20 +13,20 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, quote
 
 from hts_envs.contract import BatchedWorld, Place, World
-from hts_envs.errors import BadName, BadOption, MissingPackages
+from hts_envs.errors import BadName, BadOption, MissingPackages, WorldError
 from hts_envs.options import build, written
 from hts_envs.spelling import hint
 
 FAMILIES = {
     "gfootball": "hts_envs.football",
     "atari": "hts_envs.atari",
-    "envpool": "hts_envs.envpool",
     "gym": "hts_envs.gym",
     "python": "hts_envs.python",
     "batched": "hts_envs.batched",
+    "envpool": "hts_envs.envpool",
     "sleeper": "hts_envs.sleeper",
     "counting": "hts_envs.counting",
 }
@@ -82,7 +82,7 @@ class Spec:
     def canonical(self) -> str:
         """The name with every option that changes the world spelled out: equal for equal worlds."""
         pairs = [
-            f"{field.name}={written(getattr(self.options, field.name))}"
+            f"{field.name}={quote(written(getattr(self.options, field.name)), safe=',:/[]')}"
             for field in sorted(dataclasses.fields(self.options), key=lambda field: field.name)
             if field.metadata.get("changes_result", True)
         ]
@@ -107,7 +107,7 @@ def parse(text: str) -> Spec:
         raise BadName(_unprefixed(text, prefix))
     found = family(prefix)
     full = found.resolve(name)
-    return Spec(found, full, build(found.options(full), _pairs(text, query), f"{prefix}:{full}"))
+    return Spec(found, full, build(found.options(full), _pairs(text, query), head.rstrip(":")))
 
 
 def missing(found: Family) -> list[str]:
@@ -138,9 +138,9 @@ def _unprefixed(text: str, prefix: str) -> str:
     for known in FAMILIES:
         try:
             full = family(known).resolve(prefix)
-        except BadName:
+        except WorldError:
             continue
-        if not family(known).open_ended:
+        if prefix:
             return f"{text!r} names no family (did you mean '{known}:{full}'?)"
     close = hint(prefix, FAMILIES)
     return f"{text!r} is not an environment: write family:name, such as gfootball:3v1{close}"

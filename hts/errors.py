@@ -14,6 +14,13 @@ class HtsError(Exception):
     """Any failure that the product itself expects and explains."""
 
 
+class RoleFailed(HtsError):
+    """A role failed in its own process; the text holds its name and its traceback or end."""
+
+    def __init__(self, role: str, what: str) -> None:
+        super().__init__(f"{role} failed: {what.rstrip()}")
+
+
 class WrongUsage(HtsError):
     """The user can mend this by typing something else."""
 

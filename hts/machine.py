@@ -26,7 +26,8 @@ from dataclasses import dataclass
 from hts.config import Experiment
 from hts_envs.contract import Spaces
 
-FILLING, LEARNING = "filling", "learning"
+ALIVE = 3
+"""Versions in memory: two that are acted with, and one being published."""
 
 
 @dataclass(frozen=True)

@@ -148,6 +148,7 @@ class Machine:
     executors: Workers = option("auto", "processes that step environments")
     actors: Actors = option("auto", "processes that answer observations; 0: executors do")
     learners: Count = option(1, "workers that share an update")
+    serial: bool = option(False, "every role in this process, in a fixed order: for debugging")
     barrier: bool = option(False, "swap storages only when every replica has filled one")
     device: str = option("auto", "auto, cpu, cuda or cuda:N")
 

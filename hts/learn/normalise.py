@@ -45,7 +45,10 @@ class Moments:
 
 @dataclass(frozen=True)
 class ObservationScale:
-    """Mean and deviation of each number of each field; empty where nothing is normalised."""
+    """Mean and deviation of each number of each field; empty where nothing is normalised.
+
+    They are those of single frames: every frame of a stack (on the last axis) is scaled alike.
+    """
 
     moments: Mapping[str, Moments] = field(default_factory=dict)
 
@@ -60,9 +63,10 @@ class ObservationScale:
         scaled = dict(observation)
         for name, moments in self.moments.items():
             if moments.count:
-                mean = moments.mean.astype(np.float32)
-                factor = (1.0 / moments.deviation).astype(np.float32)
-                scaled[name] = np.clip((observation[name] - mean) * factor, -_CLIP, _CLIP)
+                seen = observation[name]
+                mean = _stacked(moments.mean, seen).astype(np.float32)
+                factor = _stacked(1.0 / moments.deviation, seen).astype(np.float32)
+                scaled[name] = np.clip((seen - mean) * factor, -_CLIP, _CLIP)
         return scaled
 
     def with_rollout(self, observation: Observation) -> ObservationScale:
@@ -73,6 +77,11 @@ class ObservationScale:
                 for name, moments in self.moments.items()
             }
         )
+
+
+def _stacked(single: Array, seen: Array) -> Array:
+    """The numbers of one frame, repeated for each frame of a stack."""
+    return np.tile(single, seen.shape[-1] // single.shape[-1]) if single.ndim else single
 
 
 @dataclass(frozen=True)

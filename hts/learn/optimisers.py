@@ -18,10 +18,11 @@ class RmsProp:
     size: int
     epsilon: float
     decay: float = 0.99
+    device: torch.device | str = "cpu"
     square: Tensor = field(init=False)
 
     def __post_init__(self) -> None:
-        self.square = torch.zeros(self.size)
+        self.square = torch.zeros(self.size, device=self.device)
 
     def step(self, gradient: Tensor, rate: float) -> Tensor:
         """What is to be added to the parameters."""
@@ -37,13 +38,14 @@ class Adam:
     epsilon: float
     beta1: float = 0.9
     beta2: float = 0.999
+    device: torch.device | str = "cpu"
     steps: int = 0
     mean: Tensor = field(init=False)
     square: Tensor = field(init=False)
 
     def __post_init__(self) -> None:
-        self.mean = torch.zeros(self.size)
-        self.square = torch.zeros(self.size)
+        self.mean = torch.zeros(self.size, device=self.device)
+        self.square = torch.zeros(self.size, device=self.device)
 
     def step(self, gradient: Tensor, rate: float) -> Tensor:
         """What is to be added to the parameters."""
@@ -59,9 +61,12 @@ class Adam:
 Optimiser = RmsProp | Adam
 
 
-def make_optimiser(name: str, size: int, epsilon: float) -> Optimiser:
-    """The optimiser of this name for a vector of this size."""
-    return Adam(size, epsilon) if name == "adam" else RmsProp(size, epsilon)
+def make_optimiser(
+    name: str, size: int, epsilon: float, device: torch.device | str = "cpu"
+) -> Optimiser:
+    """The optimiser of this name for a vector of this size, with its state where that lies."""
+    made = Adam if name == "adam" else RmsProp
+    return made(size, epsilon, device=device)
 
 
 def clip_norm(gradient: Tensor, limit: float) -> float:

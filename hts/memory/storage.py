@@ -38,14 +38,18 @@ class Rows:
 class Storage:
     """The arrays of one rollout, and the version that it is made with."""
 
-    def __init__(self, sizes: Sizes, spaces: Spaces) -> None:
+    def __init__(
+        self, sizes: Sizes, spaces: Spaces, arrays: Mapping[str, Array] | None = None
+    ) -> None:
         self.sizes = sizes
         self.fields = tuple(spaces.observation)
         self.declared: tuple[SharedArray, ...] = storage_arrays(sizes, spaces)
-        self.arrays: Mapping[str, Array] = {
-            array.name: np.zeros(array.shape, array.dtype) for array in self.declared
-        }
-        self.version = -1
+        self.arrays: Mapping[str, Array] = (
+            arrays
+            if arrays is not None
+            else {array.name: np.zeros(array.shape, array.dtype) for array in self.declared}
+        )
+        self.version = -1  # of this process's view: what it is filling or learning from
 
     def __getattr__(self, name: str) -> Array:
         try:

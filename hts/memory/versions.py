@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import torch
 from torch import Tensor
 
-from hts.learn.normalise import ObservationScale
+from hts.learn.normalise import Moments, ObservationScale
+from hts.machine import ALIVE, SharedArray
+from hts_envs.contract import Array
 
 
 @dataclass(frozen=True)
@@ -16,3 +20,54 @@ class Version:
     number: int
     parameters: Tensor
     scale: ObservationScale = field(default_factory=ObservationScale)
+
+
+def version_arrays(size: int, scale: ObservationScale) -> tuple[SharedArray, ...]:
+    """What is shared of the versions that are alive: two acted with, one being published."""
+    arrays = [
+        SharedArray("number", (ALIVE,), "int64", "learner", "executor"),
+        SharedArray("parameters", (ALIVE, size), "float32", "learner", "executor"),
+    ]
+    for name, moments in scale.moments.items():
+        shape = (ALIVE, *moments.mean.shape)
+        arrays += [
+            SharedArray(f"{name}.count", (ALIVE,), "float64", "learner", "executor"),
+            SharedArray(f"{name}.mean", shape, "float64", "learner", "executor"),
+            SharedArray(f"{name}.squares", shape, "float64", "learner", "executor"),
+        ]
+    return tuple(arrays)
+
+
+class Published:
+    """The versions that are alive, in shared memory, each in the place of its number."""
+
+    def __init__(self, arrays: Mapping[str, Array], fields: tuple[str, ...]) -> None:
+        self._arrays = arrays
+        self._fields = fields
+
+    def publish(self, version: Version) -> None:
+        """Write it; whoever is told its number may read it from then on."""
+        place = version.number % ALIVE
+        self._arrays["parameters"][place] = version.parameters.numpy()
+        for name in self._fields:
+            moments = version.scale.moments[name]
+            self._arrays[f"{name}.count"][place] = moments.count
+            self._arrays[f"{name}.mean"][place] = moments.mean
+            self._arrays[f"{name}.squares"][place] = moments.squares
+        self._arrays["number"][place] = version.number
+
+    def read(self, number: int) -> Version:
+        """The version of this number; its arrays are read in place."""
+        place = number % ALIVE
+        found = int(self._arrays["number"][place])
+        assert found == number, f"I4: version {found} stands where version {number} should"
+        scale = {
+            name: Moments(
+                float(self._arrays[f"{name}.count"][place]),
+                self._arrays[f"{name}.mean"][place],
+                self._arrays[f"{name}.squares"][place],
+            )
+            for name in self._fields
+        }
+        parameters = torch.from_numpy(self._arrays["parameters"][place])
+        return Version(number, parameters, ObservationScale(scale))

@@ -96,7 +96,8 @@ class Gaussian(Distribution):
 
     def log_prob(self, head: Tensor, action: Tensor) -> Tensor:
         mean, log_deviation = head.chunk(2, -1)
-        scaled = (action - mean) * torch.exp(-log_deviation)
+        flat = action.reshape(len(action), -1)  # an action may have any shape, () included
+        scaled = (flat - mean) * torch.exp(-log_deviation)
         each = -0.5 * scaled * scaled - log_deviation - 0.5 * math.log(2.0 * math.pi)
         return each.sum(-1)
 

@@ -17,7 +17,7 @@ class Dense(nn.Module):
         super().__init__()
         self.policy = _dense(config, inputs)
         self.value = self.policy if config.shared else _dense(config, inputs)
-        self.features = config.hidden[-1]
+        self.features = config.hidden[-1] if config.hidden else inputs
 
     def forward(self, vector: Tensor) -> tuple[Tensor, Tensor]:
         features = self.policy(vector)

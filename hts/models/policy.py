@@ -75,7 +75,8 @@ class Policy:
 
     def __init__(self, experiment: Experiment, spaces: Spaces, device: str = "cpu") -> None:
         self.device = torch.device(device)
-        self.network = Network(experiment, spaces).to(self.device)
+        with torch.random.fork_rng(devices=[]):  # modules draw weights, which are replaced
+            self.network = Network(experiment, spaces).to(self.device)
         self.distribution = self.network.distribution
         self.agents = spaces.agents
         self.size = sum(p.numel() for p in self.network.parameters())

@@ -148,15 +148,18 @@ class BatchedBlock:
 Block = WorldBlock | BatchedBlock
 
 
-def next_rows(storage: Storage, step: int, finals: list[Array]) -> tuple[Rows | None, Rows | None]:
+def next_rows(
+    storage: Storage, step: int, replicas: Array, finals: list[Array]
+) -> tuple[Rows | None, Rows | None]:
     """Whose values are needed behind `step`: of final observations, and behind a rollout's end."""
     final = None
     if finals:
-        replicas = np.sort(np.concatenate(finals))
-        final = Rows(replicas, np.full(len(replicas), step), final=True)
+        ended = np.sort(np.concatenate(finals))
+        final = Rows(ended, np.full(len(ended), step), final=True)
     if step + 1 < storage.sizes.steps:
         return final, None
-    going_on = np.flatnonzero(~(storage.terminated[:, step] | storage.truncated[:, step]))
+    over = storage.terminated[replicas, step] | storage.truncated[replicas, step]
+    going_on = replicas[~over]
     return final, Rows(going_on, np.full(len(going_on), step + 1)) if len(going_on) else None
 
 

@@ -64,7 +64,9 @@ class Learner:
         self.experiment = experiment
         self.policy = policy
         algo = experiment.algo
-        self.optimiser = make_optimiser(algo.optimiser, policy.size, algo.optimiser_epsilon)
+        self.optimiser = make_optimiser(
+            algo.optimiser, policy.size, algo.optimiser_epsilon, policy.device
+        )
         self.reward_scale = RewardScale(np.zeros((experiment.replicas, policy.agents)))
 
     def update(
@@ -75,6 +77,7 @@ class Learner:
         algo = self.experiment.algo
         delayed = self.experiment.correction == "delayed"
         start = behaviour if delayed else newest
+        published = start.parameters.clone()
         self.policy.load(start.parameters)
         learning = self._learning(storage, behaviour.scale)
         rate = self._rate(updates)
@@ -86,6 +89,7 @@ class Learner:
                 if epoch == index == 0:
                     sums.ratio_error_first = error
         made = self._applied(start, newest)
+        assert torch.equal(start.parameters, published), "I4: a published version never changes"
         if not bool(torch.isfinite(made).all()):
             raise FloatingPointError(
                 f"update {updates + 1} made parameters that are not finite; a lower learning "

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
 import torch
 
-from hts.config import Config, Resolved
-from hts.errors import BadConfig
+from hts.config import Config, Machine, Resolved
+from hts.errors import BadConfig, RoleFailed
 from hts.report.progress import Progress
 from hts.report.run_directory import RunDirectory, default_path
+from hts.runtime.assemble import Plan, plan
+from hts.runtime.parallel import ParallelRun
 from hts.runtime.serial import SerialRun
-from hts_envs.registry import parse
+from hts_envs.registry import Spec, parse
 
 DONE, FAILED, INTERRUPTED = 0, 1, 130
 
@@ -20,9 +23,9 @@ DONE, FAILED, INTERRUPTED = 0, 1, 130
 def train(resolved: Resolved, run_dir: Path | None) -> int:
     """Run the experiment; returns the exit code."""
     config = resolved.config
-    device = _device(config)
-    _only_one_process(config)
-    run = SerialRun(config.experiment, parse(config.experiment.env), device)
+    _not_there_yet(config.machine)
+    spec, device = parse(config.experiment.env), _device(config)
+    run = _runner(plan(config.experiment, spec, device), spec, config.machine)
     try:
         record = RunDirectory(run_dir or default_path(config))
         record.manifest(resolved, device, run.strategy.why)
@@ -33,7 +36,7 @@ def train(resolved: Resolved, run_dir: Path | None) -> int:
         run.close()
 
 
-def _follow(run: SerialRun, progress: Progress, record: RunDirectory) -> int:
+def _follow(run: SerialRun | ParallelRun, progress: Progress, record: RunDirectory) -> int:
     """Update after update, until the last one, an interruption or a failure."""
     status, code, metrics = "done", DONE, {}
     try:
@@ -43,10 +46,11 @@ def _follow(run: SerialRun, progress: Progress, record: RunDirectory) -> int:
             progress.tell(metrics, updated.link.chain)
     except KeyboardInterrupt:
         status, code = "interrupted", INTERRUPTED
-    except FloatingPointError as error:
+    except (FloatingPointError, RoleFailed) as error:
         status, code = f"failed: {error}", FAILED
     progress.tell(metrics, run.digest.chain, last=True)
     record.result(progress.result(status, run.digest.chain))
+    _say(f"time: {run.time_budget()}")
     _say(f"{status}: digest {run.digest.chain}, record in {record.path}")
     return code
 
@@ -57,20 +61,27 @@ def _device(config: Config) -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def _only_one_process(config: Config) -> None:
-    """This version trains in one process: another layout is refused, not ignored."""
-    machine, problems = config.machine, []
-    for name, value, allowed in (
-        ("executors", machine.executors, ("auto", 1)),
-        ("actors", machine.actors, ("auto", 0)),
-        ("learners", machine.learners, (1,)),
-        ("barrier", machine.barrier, (False,)),
-    ):
-        if value not in allowed:
-            problems.append(
-                f"machine.{name}: this version trains in one process, so {name} can only be "
-                f"{' or '.join(str(choice).lower() for choice in allowed)}, got {value}"
-            )
+def _runner(found: Plan, spec: Spec, machine: Machine) -> SerialRun | ParallelRun:
+    if machine.serial:
+        return SerialRun(found, spec)
+    if machine.executors != "auto":
+        return ParallelRun(found, machine, machine.executors)
+    cores = len(os.sched_getaffinity(0))
+    return ParallelRun(found, machine, 1 if spec.batched else min(cores, found.experiment.replicas))
+
+
+def _not_there_yet(machine: Machine) -> None:
+    """A layout that this version does not have is refused, not ignored."""
+    problems = []
+    if machine.actors not in ("auto", 0):
+        problems.append(
+            "machine.actors: in this version executors answer their own observations, so actors "
+            f"can only be 0 or auto, got {machine.actors}"
+        )
+    if machine.learners != 1:
+        problems.append(
+            f"machine.learners: this version has one learner worker, got {machine.learners}"
+        )
     if problems:
         raise BadConfig(problems)
 

@@ -1,0 +1,71 @@
+"""Shared memory: one anonymous file, mapped by every process of a run.
+
+The file has no name, so there is nothing that a killed run could leave behind: the kernel frees
+the memory when the last process that maps it is gone. A child is given the descriptor itself.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Sequence
+from multiprocessing.reduction import DupFd
+from typing import Any
+
+import numpy as np
+
+from hts.errors import HtsError
+from hts.machine import SharedArray
+from hts_envs.contract import Array
+
+_ALIGNMENT = 64
+
+
+class Arena:
+    """The memory, cut into arrays in the order in which they are asked for."""
+
+    def __init__(self, descriptor: int, size: int) -> None:
+        self._descriptor = descriptor
+        self._map = mmap.mmap(descriptor, size)
+        self._size = size
+        self._used = 0
+
+    @staticmethod
+    def create(tables: Sequence[Sequence[SharedArray]]) -> Arena:
+        """Memory for these tables, zeroed."""
+        size = sum(_space(array) for table in tables for array in table)
+        descriptor = os.memfd_create("hts")
+        try:
+            os.posix_fallocate(descriptor, 0, size)
+        except OSError as error:
+            os.close(descriptor)
+            raise HtsError(
+                f"{size / 2**20:,.0f} MiB of shared memory cannot be had ({error.strerror}); "
+                "train with fewer replicas or a shorter rollout"
+            ) from None
+        return Arena(descriptor, size)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """How it reaches a child that is being spawned: the descriptor travels, the map is new."""
+        return _attach, (DupFd(self._descriptor), self._size)
+
+    def arrays(self, table: Sequence[SharedArray]) -> dict[str, Array]:
+        """The next table's arrays; every process asks in the same order."""
+        made = {}
+        for declared in table:
+            begin, self._used = self._used, self._used + _space(declared)
+            assert self._used <= self._size, f"{declared.name} was not declared"
+            count = int(np.prod(declared.shape))
+            flat = np.frombuffer(self._map, declared.dtype, count, begin)
+            made[declared.name] = flat.reshape(declared.shape)
+        return made
+
+
+def _attach(descriptor: Any, size: int) -> Arena:
+    """The same memory in a child; nothing of it has been handed out there yet."""
+    return Arena(descriptor.detach(), size)
+
+
+def _space(array: SharedArray) -> int:
+    size = int(np.prod(array.shape)) * np.dtype(array.dtype).itemsize
+    return -(-size // _ALIGNMENT) * _ALIGNMENT

@@ -1,0 +1,118 @@
+"""Child processes: spawned, heard through a pipe, never left behind.
+
+A child dies with its parent (the kernel sees to it), ignores the terminal's Ctrl-C (the parent
+ends it), and sends its traceback when it fails. Messages are JSON, so that nothing is unpickled
+while a run goes on. The parent waits for pipes and for deaths at once, and polls neither.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import multiprocessing
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+from hts.errors import RoleFailed
+
+_SPAWN = multiprocessing.get_context("spawn")
+_PR_SET_PDEATHSIG = 1
+_SECONDS_TO_END = 2.0
+
+
+class Pipe:
+    """One end of a pipe that carries JSON."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+
+    def send(self, **message: Any) -> None:
+        self.connection.send_bytes(json.dumps(message).encode())
+
+    def receive(self) -> dict[str, Any]:
+        """Waits; EOFError when the other side is gone."""
+        found: dict[str, Any] = json.loads(self.connection.recv_bytes())
+        return found
+
+
+class Child:
+    """One process that runs `role(pipe, *given)`."""
+
+    def __init__(self, name: str, role: Callable[..., None], *given: Any) -> None:
+        self.name = name
+        ours, theirs = _SPAWN.Pipe()
+        self.pipe = Pipe(ours)
+        self._process = _SPAWN.Process(
+            target=_main, args=(os.getpid(), theirs, role, given), name=name, daemon=True
+        )
+        self._process.start()
+        theirs.close()
+
+    @property
+    def pid(self) -> int:
+        assert self._process.pid is not None, "a child is started when it is made"
+        return self._process.pid
+
+    def wait_message(self) -> dict[str, Any]:
+        """The next message; RoleFailed when the child fails or dies first."""
+        wait([self.pipe.connection, self._process.sentinel])
+        try:
+            message = self.pipe.receive()
+        except (EOFError, ConnectionResetError):
+            self._process.join()
+            raise RoleFailed(self.name, self._end()) from None
+        if "error" in message:
+            raise RoleFailed(self.name, message["error"])
+        return message
+
+    def send(self, **message: Any) -> None:
+        """Tell the child something; RoleFailed when it is gone."""
+        try:
+            self.pipe.send(**message)
+        except (BrokenPipeError, ConnectionResetError):
+            self.wait_message()  # what it said last, or how it ended
+            raise
+
+    def end(self) -> None:
+        """End it, whatever it is doing."""
+        self._process.terminate()
+        self._process.join(_SECONDS_TO_END)
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join()
+        self.pipe.connection.close()
+        self._process.close()
+
+    def _end(self) -> str:
+        code = self._process.exitcode or 0
+        if code < 0:
+            return f"it was ended by {signal.Signals(-code).name}"
+        return f"it ended with exit code {code}"
+
+
+def _main(
+    parent: int, connection: Connection, role: Callable[..., None], given: tuple[Any, ...]
+) -> None:
+    """The child's side: run the role, send what went wrong."""
+    _die_with(parent)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    pipe = Pipe(connection)
+    try:
+        role(pipe, *given)
+    except (EOFError, BrokenPipeError):
+        sys.exit(0)  # the parent is gone, or has ended the run
+    except Exception:
+        pipe.send(error=traceback.format_exc())
+        sys.exit(1)
+
+
+def _die_with(parent: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it died before the kernel was asked
+        os._exit(1)

@@ -1,0 +1,200 @@
+"""The same run in a fresh process, and what else is better asked in a process of its own.
+
+This module is both sides. The parent starts `python -m hts.soundness.elsewhere JOB DIRECTORY`,
+with another hash seed than its own, and reads what the child wrote into the directory: one JSON
+object a line, so that what a child found out before it died is not lost. Jobs:
+
+    compare  repeat the run of `plan`, compare with the digests; then step on after an end
+    memory   build one world, then one more, and see by how much the process grows
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import gc
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hts.soundness.compare import Comparison, Difference, compare
+from hts.soundness.findings import Broken
+from hts.soundness.subject import Subject, build
+from hts.soundness.trace import Plan, Position, Trace, play, step
+
+_ASKED, _TOLD, _OTHER = "asked.json", "told.jsonl", "other.npy"
+_WARM_STEPS = 30
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """What the child found; None where it died before it came to it."""
+
+    comparison: Comparison | None
+    after_end: str | None
+    last_words: tuple[str, ...] = ()
+
+
+def compare_elsewhere(environment: str, plan: Plan, trace: Trace, patience: float) -> Elsewhere:
+    """Repeat a run in a fresh process."""
+    digests = [[*position, fields] for position, fields in trace.digests.items()]
+    asked = {"environment": environment, "plan": dataclasses.asdict(plan), "digests": digests}
+    with tempfile.TemporaryDirectory(prefix="hts-check-") as folder:
+        told, words = _run_child("compare", Path(folder), asked, patience)
+        if "compared" not in told:
+            broken = told.get("broken")
+            said = [broken["text"], *broken["detail"]] if broken else words
+            return Elsewhere(None, None, tuple(said))
+        compared = told["compared"]
+        difference = None
+        if compared["field"] is not None:
+            position = Position(*compared["position"])
+            first = trace.values.get(position, {}).get(compared["field"])
+            other = Path(folder) / _OTHER
+            second = np.load(other, allow_pickle=False) if other.exists() else None
+            difference = Difference(position, compared["field"], first, second)
+        return Elsewhere(Comparison(difference, compared["steps"]), told.get("after_end"))
+
+
+def memory_of_replica(environment: str, seed: int, patience: float) -> float | None:
+    """Bytes by which a process grows with one more replica; None where that is not known."""
+    with tempfile.TemporaryDirectory(prefix="hts-check-") as folder:
+        asked = {"environment": environment, "seed": seed}
+        told, _ = _run_child("memory", Path(folder), asked, patience)
+    grown = told.get("grown")
+    return None if grown is None else float(grown)
+
+
+def _run_child(
+    job: str, folder: Path, asked: dict[str, Any], patience: float
+) -> tuple[dict[str, Any], list[str]]:
+    (folder / _ASKED).write_text(json.dumps(asked))
+    command = [sys.executable, "-m", "hts.soundness.elsewhere", job, str(folder)]
+    paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
+    environ = {**os.environ, "PYTHONPATH": paths, "PYTHONHASHSEED": _other_hash_seed()}
+    words = folder / "words.txt"
+    with words.open("wb") as out, contextlib.suppress(subprocess.TimeoutExpired):
+        subprocess.run(
+            command, env=environ, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+            timeout=patience, check=False,
+        )  # fmt: skip
+    told: dict[str, Any] = {}
+    if (folder / _TOLD).exists():
+        for line in (folder / _TOLD).read_text().splitlines():
+            told |= json.loads(line)
+    return told, words.read_text(errors="replace").strip().splitlines()[-4:]
+
+
+def _other_hash_seed() -> str:
+    """A fixed hash seed that is not ours, so that nothing about the check is left to chance."""
+    return "27182" if os.environ.get("PYTHONHASHSEED") != "27182" else "31415"
+
+
+def main(argv: Sequence[str]) -> int:
+    """The child's side."""
+    job, folder = argv[0], Path(argv[1])
+    asked = json.loads((folder / _ASKED).read_text())
+    with (folder / _TOLD).open("w") as told:
+
+        def tell(**facts: Any) -> None:
+            told.write(json.dumps(facts) + "\n")
+            told.flush()
+
+        try:
+            {"compare": _compare, "memory": _memory}[job](folder, asked, tell)
+        except Broken as broken:
+            tell(broken={"text": broken.text, "detail": broken.detail})
+        except Exception:
+            traceback.print_exc()
+            return 1
+    return 0
+
+
+def _compare(folder: Path, asked: dict[str, Any], tell: Any) -> None:
+    plan = Plan(**asked["plan"])
+    trace = Trace({Position(r, e, s): fields for r, e, s, fields in asked["digests"]})
+    subject = build(asked["environment"], plan.world_seed)
+    found = compare(trace, play(subject, plan))
+    difference = found.difference
+    if difference is not None and difference.second is not None:
+        np.save(folder / _OTHER, difference.second, allow_pickle=False)
+    tell(
+        compared={
+            "steps": found.steps,
+            "field": difference.field if difference else None,
+            "position": difference.position if difference else None,
+        }
+    )
+    subject.close()
+    tell(after_end=_after_the_end(build(asked["environment"], plan.world_seed), plan))
+
+
+def _after_the_end(subject: Subject, plan: Plan) -> str:
+    """Step on after an end, without a reset, until the next: what does the world do?
+
+    "refuses" where it raises, "stays" where it says again that it has ended, "restarts" where
+    its next end counts from the one before, "goes on" otherwise; "unknown" where nothing ends.
+    """
+    first = next((event for event in play(subject, plan) if any(event.ended())), None)
+    if first is None:
+        return "unknown"
+    row = first.ended().index(True)
+    length = first.positions[row].step
+    episodes = np.array([position.episode for position in first.positions])
+    steps = np.array([position.step for position in first.positions])
+    for further in range(plan.ticks):
+        try:
+            event = step(subject, plan, episodes, steps + further)
+        except Broken:
+            return "refuses"
+        if not event.ended()[row]:
+            continue
+        if further == 0:
+            return "stays"
+        told = (event.moment.facts or {}).get("length")
+        restarted = told is not None and float(told[row]) < length + further + 1
+        return "restarts" if restarted else "goes on"
+    return "goes on"
+
+
+def _memory(_: Path, asked: dict[str, Any], tell: Any) -> None:
+    """The first world pays for the libraries; the second is what one more costs."""
+    plan = Plan(asked["seed"], asked["seed"], _WARM_STEPS, _WARM_STEPS, 2)
+    alive: list[Subject] = []
+    sizes: list[int] = []
+    for _world in range(2):
+        subject = build(asked["environment"], plan.world_seed)
+        alive.append(subject)
+        started = time.monotonic()
+        for _event in play(subject, plan):
+            if time.monotonic() - started > 2.0:
+                break
+        gc.collect()
+        size = resident_bytes()
+        if size is None:
+            return
+        sizes.append(size)
+    tell(grown=max(0, sizes[1] - sizes[0]) / alive[0].replicas)
+
+
+def resident_bytes() -> int | None:
+    """What this process holds in memory; None where the system does not say."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except (OSError, ValueError, IndexError):
+        return None
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,3 @@
+"""A module of a simulator whose engine is not there."""
+
+raise ValueError("no engine")

@@ -1,0 +1,187 @@
+"""`hts-check` as it is typed: its output, its exit codes, and what it says about bad input."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hts.cli.check import main
+
+FAKES = "python:tests.fakes.broken_worlds"
+QUICK = ["--seconds", "1", "--steps", "60", "--episodes", "5"]
+ROOT = Path(__file__).parents[2]
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """The command in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "hts.cli.check", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+
+def test_a_sound_world_ends_with_0(capsys: pytest.CaptureFixture[str]) -> None:
+    """The verdict is told in words, without colour where nobody looks at a terminal."""
+    assert main([f"{FAKES}:Sound", *QUICK]) == 0
+    told = capsys.readouterr().out
+    assert "  sound: 11 checks passed, 0 warnings" in told
+    assert "suggested machine" in told
+    assert "\x1b" not in told
+
+
+def test_an_unsound_world_ends_with_1(capsys: pytest.CaptureFixture[str]) -> None:
+    """The error is in the report, beside the lines of the simulator's own traceback."""
+    assert main([f"{FAKES}:RaisesAtReset", *QUICK]) == 1
+    told = capsys.readouterr()
+    assert "ERROR     reset raised ConnectionError in episode 0, step 0" in told.out
+    assert "the engine does not answer" in told.out
+    assert "UNSOUND: 1 errors" in told.out
+    assert "Traceback" not in told.err
+
+
+def test_json_has_the_documented_keys(capsys: pytest.CaptureFixture[str]) -> None:
+    """Every key that the help lists is there, and no other."""
+    assert main([f"{FAKES}:Sound", "--json", "--seed", "5", *QUICK]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert set(told) == {
+        "format", "environment", "seed", "seconds", "sound",
+        "world", "findings", "profile", "suggestion",
+    }  # fmt: skip
+    assert (told["format"], told["seed"], told["sound"]) == (1, 5, True)
+    assert set(told["findings"][0]) == {"level", "check", "text", "detail"}
+    assert set(told["profile"]["step"]) == {
+        "count", "mean", "p50", "p99", "worst", "deviation", "variance",
+    }  # fmt: skip
+    assert main(["--help"]) == 0
+    documented = capsys.readouterr().out
+    nested = {*told, *told["world"], *told["profile"], *told["profile"]["step"]}
+    assert [name for name in nested if name not in documented] == []
+    assert told["suggestion"]["executors"] >= 1
+
+
+def test_what_a_simulator_prints_is_kept_out_of_the_report() -> None:
+    """Stdout holds one JSON object, whatever the simulator writes there, below Python too."""
+    found = run(f"{FAKES}:Talkative", "--json", *QUICK)
+    assert found.returncode == 0, found.stderr
+    assert json.loads(found.stdout)["sound"] is True
+    assert "hello from Python" in found.stderr
+    assert "hello from below" in found.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["gfotball:3v1"], "did you mean 'gfootball'?"),
+        (["sleeper:?meen=4"], "did you mean 'mean'?"),
+        (["sleeper:?mean=fast"], "must be a number, got 'fast'"),
+        ([f"{FAKES}:Sounnd"], "did you mean 'Sound'?"),
+        (["--list", "atary"], "did you mean 'atari'?"),
+        (["sleeper:", "--seed", "-1"], "must be at least 0"),
+        (["sleeper:", "--seed", "one"], "must be a whole number, got 'one'"),
+        (["sleeper:", "--steps", "1"], "must be at least 2"),
+        (["sleeper:", "--seconds", "0"], "must be greater than 0"),
+        (["sleeper:", "--seconds", "soon"], "must be a number, got 'soon'"),
+        (["sleeper:", "--seconds", "nan"], "must be greater than 0"),
+        (["sleeper:", "--jsn"], "did you mean '--json'?"),
+        ([], "name one environment"),
+        (["sleeper:", "--list", "gym"], "name one environment"),
+    ],
+)
+def test_wrong_usage_ends_with_2_and_a_sentence(
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The sentence says what is wrong and what is near, on stderr and without a traceback."""
+    assert main(arguments) == 2
+    told = capsys.readouterr()
+    assert words in told.err
+    assert "Traceback" not in told.err
+    assert told.out == ""
+
+
+def test_the_list_names_every_family(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each with its state on this machine, for people and for programs."""
+    assert main(["--list"]) == 0
+    told = capsys.readouterr().out
+    assert max(map(len, told.splitlines())) <= 80
+    assert main(["--list", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert {"gfootball", "atari", "gym", "python", "sleeper"} <= {one["name"] for one in listed}
+    for one in listed:
+        assert f"  {one['name']:<10} {'usable' if one['usable'] else 'missing'}" in told
+
+
+@pytest.mark.parametrize("family", ["gfootball", "atari", "sleeper", "counting", "gym", "batched"])
+def test_a_family_lists_its_names_and_options(
+    family: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every name is there, and every option with its type, default and help."""
+    assert main(["--list", family]) == 0
+    told = capsys.readouterr().out
+    assert max(map(len, told.splitlines())) <= 80
+    assert main(["--list", family, "--json"]) == 0
+    one = json.loads(capsys.readouterr().out)
+    words = " ".join(told.split())
+    for group in one["environments"]:
+        for name in group["names"]:
+            assert name in told
+        for option in group["options"]:
+            assert f"    {option['name']}" in told
+            assert option["help"], f"{family} does not say what {option['name']} does"
+            assert option["type"] in words
+
+
+def test_a_missing_family_is_listed_with_what_installs_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a package is not there, the list says which, and the command that gets it."""
+    from hts_envs.registry import family
+
+    monkeypatch.setattr(family("atari"), "packages", ("a_package_nobody_has",))
+    assert main(["--list"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "atari missing" in told
+    assert "needs a_package_nobody_has; pip install 'hts[atari]'" in told
+    assert main(["--list", "atari"]) == 0
+    assert "missing here: a_package_nobody_has" in capsys.readouterr().out
+    assert main(["atari:Pong"]) == 2
+    assert "pip install 'hts[atari]'" in capsys.readouterr().err
+
+
+def test_the_list_does_not_load_torch() -> None:
+    """It is answered at once: no simulator and no torch is imported for it."""
+    heavy = "torch, gymnasium, gfootball, ale_py, mujoco, envpool"
+    program = (
+        "import sys; from hts.cli.check import main; main(['--list']); "
+        f"print([m for m in '{heavy}'.split(', ') if m in sys.modules])"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert found.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_simulator_beside_the_user_is_found_in_both_processes(tmp_path: Path) -> None:
+    """A module of the current directory is examined here and in the fresh process."""
+    (tmp_path / "mine.py").write_text(
+        "from tests.fakes.broken_worlds import Sound\n\n\nclass Mine(Sound):\n    pass\n"
+    )
+    found = subprocess.run(
+        [sys.executable, "-m", "hts.cli.check", "python:mine:Mine", "--json", *QUICK],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert found.returncode == 0, found.stderr + found.stdout
+    checks = {finding["check"] for finding in json.loads(found.stdout)["findings"]}
+    assert "process" in checks
