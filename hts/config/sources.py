@@ -50,6 +50,8 @@ def _read(name: str, above: tuple[str, ...]) -> list[list[Given]]:
         mark = getattr(error, "problem_mark", None)
         line = f":{mark.line + 1}" if mark else ""
         problem = getattr(error, "problem", None) or str(error)
+        if "mapping values" in problem:
+            problem += ' (a value with a colon at its end or before a space needs quotes: "a: b")'
         raise BadConfig([f"{shown}{line}: this is not YAML: {problem}"]) from None
     bases = [item for item in given if item.path == "base"]
     own = [item for item in given if item.path != "base"]

@@ -38,7 +38,7 @@ class ParallelRun:
         self._barrier = machine.barrier
         self._memory = shared.create(found)
         self._worked = self._waited = self._learnt = self._idle = 0.0
-        self._children: list[Child] = []
+        self.children: list[Child] = []
         for index, replicas in enumerate(shares(self.experiment.replicas, executors)):
             assignment = Assignment(
                 self.experiment,
@@ -47,8 +47,8 @@ class ParallelRun:
                 self.strategy.padding,
                 self._memory.arena,
             )
-            self._children.append(Child(f"executor {index}", executor_process.run, assignment))
-        for child in self._children:
+            self.children.append(Child(f"executor {index}", executor_process.run, assignment))
+        for child in self.children:
             child.wait_message()  # ready: its worlds are built
 
     def __iter__(self) -> Iterator[Updated]:
@@ -76,7 +76,7 @@ class ParallelRun:
         """What every executor says of this rollout, in replica order; then it is complete (I2)."""
         digests: list[bytes] = []
         episodes: list[Episode] = []
-        for child in self._children:
+        for child in self.children:
             said = child.wait_message()
             assert said["rollout"] == rollout, f"{child.name} is in rollout {said['rollout']}"
             digests += [bytes.fromhex(part) for part in said["digests"]]
@@ -93,7 +93,7 @@ class ParallelRun:
 
     def _tell(self, may_begin: int) -> None:
         """Executors may fill rollouts up to this one."""
-        for child in self._children:
+        for child in self.children:
             child.send(may_begin=min(may_begin, self.experiment.updates))
 
     def time_budget(self) -> str:
@@ -101,14 +101,14 @@ class ParallelRun:
         executors = self._worked + self._waited or 1.0
         learner = self._learnt + self._idle or 1.0
         return (
-            f"{len(self._children)} executors worked {self._worked / executors:.0%} and waited "
+            f"{len(self.children)} executors worked {self._worked / executors:.0%} and waited "
             f"{self._waited / executors:.0%} of their time for the learner, which worked "
             f"{self._learnt / learner:.0%} and waited {self._idle / learner:.0%} for them"
         )
 
     def close(self) -> None:
         """End every process."""
-        for child in self._children:
+        for child in self.children:
             child.end()
 
 

@@ -71,7 +71,7 @@ def test_later_layers_win_and_say_where_they_come_from() -> None:
 def test_origin_names_the_line(tmp_path: Path) -> None:
     """The line in an origin is the line on which the value stands."""
     path = tmp_path / "mine.yaml"
-    path.write_text("# a comment\nexperiment:\n  env: counting:\n  replicas: 8\n")
+    path.write_text("# a comment\nexperiment:\n  env: counting\n  replicas: 8\n")
     assert configure(str(path)).origins["experiment.replicas"] == f"{path}:4"
 
 
@@ -113,7 +113,7 @@ def test_all_problems_are_told_at_once_with_their_origin(tmp_path: Path) -> None
     """Unknown keys, wrong types and wrong ranges, each with the nearest name or the limit."""
     path = tmp_path / "bad.yaml"
     path.write_text(
-        "experiment:\n  env: counting:\n  replcias: 8\n  algo:\n    name: ppo\n    gamma: 1.5\n"
+        "experiment:\n  env: counting\n  replcias: 8\n  algo:\n    name: ppo\n    gamma: 1.5\n"
     )
     told = problems(str(path), ("epochs=two", "experiment.machine=1"))
     assert f"{path}:3: there is no 'experiment.replcias'" in told
@@ -190,6 +190,7 @@ def test_violations_are_all_told_at_once_and_placed() -> None:
     ("text", "sentence"),
     [
         ("experiment: [", "this is not YAML"),
+        ("experiment:\n  env: counting:\n", ":2: this is not YAML: mapping values"),
         ("- a\n- b\n", "is a mapping"),
         ("experiment:\n  seed: 1\n  seed: 2\n", ":3: experiment.seed is given twice"),
         ("base: nowhere\n", "base nowhere: there is no such file"),

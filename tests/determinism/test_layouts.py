@@ -1,0 +1,112 @@
+"""One experiment, many machine layouts, one digest: through real processes and shared memory."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from hts.config import Machine, configure
+from hts.errors import RoleFailed
+from hts.runtime.assemble import plan
+from hts.runtime.parallel import ParallelRun, shares
+from hts.runtime.serial import SerialRun
+from hts_envs import parse
+
+SMALL = ("replicas=6", "rollout=8", "steps=192", "minibatches=2", "shards=2", "epochs=2")
+EXPERIMENTS = {
+    "discrete actions": ("env=gym:CartPole-v1",),
+    "continuous actions, both normalisers": (
+        "env=gym:Pendulum-v1",
+        "normalise_observations=true",
+        "normalise_rewards=true",
+        "frame_stack=2",
+    ),
+    "a layer of 33 units": ("env=gym:CartPole-v1", "hidden=33"),
+    "a batched world": ("env=batched:cartpole",),
+    "slow and uneven steps": ("env=sleeper:?mean=2&length=5",),
+    "several agents": ("env=python:tests.fakes.team:make",),
+    "images, residual net": ("env=sleeper:?mean=0&observation=20x20x2&dtype=uint8", "model=impala"),
+    "turn by turn": ("env=gym:CartPole-v1", "schedule=sync"),
+}
+
+
+@contextmanager
+def running(sets: tuple[str, ...], machine: Machine) -> Iterator[SerialRun | ParallelRun]:
+    """A run of a small experiment on this machine, ended whatever happens."""
+    experiment = configure("smoke", (*SMALL, *sets)).config.experiment
+    spec = parse(experiment.env)
+    found = plan(experiment, spec, "cpu")
+    if machine.serial:
+        run: SerialRun | ParallelRun = SerialRun(found, spec)
+    else:
+        assert machine.executors != "auto", "a test says how many"
+        run = ParallelRun(found, machine, machine.executors)
+    try:
+        yield run
+    finally:
+        run.close()
+
+
+def chains(sets: tuple[str, ...], machine: Machine) -> list[str]:
+    """The digest after each update."""
+    with running(sets, machine) as run:
+        return [updated.link.chain for updated in run]
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_processes_give_the_digest_of_the_serial_runner(name: str) -> None:
+    """Two processes with three replicas each, against one process: every update agrees."""
+    expected = chains(EXPERIMENTS[name], Machine(serial=True))
+    assert len(set(expected)) == len(expected) == 4
+    assert chains(EXPERIMENTS[name], Machine(executors=2)) == expected
+
+
+@pytest.mark.parametrize("name", ["discrete actions", "slow and uneven steps"])
+def test_uneven_shares_and_the_barrier_change_nothing(name: str) -> None:
+    """Four executors for six replicas, with the paper's swap of storages."""
+    expected = chains(EXPERIMENTS[name], Machine(serial=True))
+    assert chains(EXPERIMENTS[name], Machine(executors=4, barrier=True)) == expected
+
+
+def test_another_seed_has_another_digest() -> None:
+    """Equality means something: from the first update on, another seed disagrees."""
+    one = chains(("env=gym:CartPole-v1",), Machine(serial=True))
+    other = chains(("env=gym:CartPole-v1", "seed=1"), Machine(serial=True))
+    assert not set(one) & set(other)
+
+
+def test_a_killed_executor_ends_the_run_with_its_name() -> None:
+    """SIGKILL of one executor in the middle: the sentence says which, and nobody is left."""
+    with running(("env=sleeper:?mean=5", "steps=48000"), Machine(executors=2)) as run:
+        assert isinstance(run, ParallelRun)
+        updates = iter(run)
+        next(updates)
+        pids = [child.pid for child in run.children]
+        os.kill(pids[1], signal.SIGKILL)
+        with pytest.raises(RoleFailed, match="executor 1 failed: it was ended by SIGKILL"):
+            list(updates)
+    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+
+
+def test_an_environment_that_raises_is_told_with_its_traceback() -> None:
+    """The first error anywhere ends the run, with the role's name and the simulator's own words."""
+    world = "env=python:tests.fakes.failing:make?after=5"
+    with (
+        pytest.raises(RoleFailed, match="executor") as caught,
+        running((world,), Machine(executors=2)) as run,
+    ):
+        list(run)
+    assert "the simulator's own words" in str(caught.value)
+
+
+@pytest.mark.parametrize(("replicas", "executors"), [(1, 1), (7, 3), (16, 16), (5, 4)])
+def test_every_replica_has_one_executor(replicas: int, executors: int) -> None:
+    """I1: shares are disjoint, complete, in order, and differ by one replica at most."""
+    parts = shares(replicas, executors)
+    assert [replica for part in parts for replica in part] == list(range(replicas))
+    assert max(map(len, parts)) - min(map(len, parts)) <= 1

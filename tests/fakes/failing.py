@@ -1,0 +1,31 @@
+"""A simulator that breaks down after some steps."""
+
+from __future__ import annotations
+
+import gymnasium
+import numpy as np
+
+
+class Failing(gymnasium.Env[np.ndarray, int]):
+    """Counts its steps, then raises."""
+
+    observation_space = gymnasium.spaces.Box(0, 1, (2,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, after: int) -> None:
+        self.after = after
+        self.steps = 0
+
+    def reset(self, *, seed=None, options=None):  # type: ignore[no-untyped-def]
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):  # type: ignore[no-untyped-def]
+        self.steps += 1
+        if self.steps > self.after:
+            raise RuntimeError("the simulator's own words")
+        return np.zeros(2, np.float32), 0.0, False, False, {}
+
+
+def make(after: int = 5) -> Failing:
+    """The factory that `python:` calls."""
+    return Failing(after)
