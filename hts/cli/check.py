@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from hts.cli import shell
-from hts.cli.train import Parser
+from hts.determinism import numerics
 from hts.soundness.examine import Budget, examine
 from hts.soundness.findings import Report
 from hts.soundness.listing import environments, families, render_environments, render_families
@@ -51,7 +51,7 @@ exit code: 0 sound (warnings and notes included), 1 unsound, 2 wrong usage
 
 def parser() -> argparse.ArgumentParser:
     """The command line of `hts-check`."""
-    made = Parser(
+    made = shell.Parser(
         prog="hts-check",
         usage="hts-check ENV [options]\n       hts-check --list [FAMILY]",
         description=DESCRIPTION,
@@ -143,6 +143,7 @@ def _list(asked: argparse.Namespace) -> int:
 
 
 def _examine(asked: argparse.Namespace) -> int:
+    numerics.set_environment()  # a simulator on torch is measured as an executor would run it
     budget = Budget(asked.episodes, asked.steps, asked.seconds)
     with _own_output(), _progress() as tell:
         report = examine(asked.environment, asked.seed, budget, tell)

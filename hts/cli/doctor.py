@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import platform
 import resource
@@ -149,7 +148,7 @@ LOOKED_AT: tuple[Callable[[], Iterator[Line]], ...] = (
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of the console script."""
-    parser = argparse.ArgumentParser(
+    parser = shell.Parser(
         prog="hts-doctor",
         description="Is this machine ready to train? Exit code 1 when something prevents it.",
     )

@@ -5,13 +5,32 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from hts.errors import BadConfig, WrongUsage
 from hts_envs.errors import BadName, BadOption, MissingPackages
+from hts_envs.spelling import hint
 
 DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse, with the nearest right spelling for an option that does not exist."""
+
+    def parse_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: Any = None
+    ) -> argparse.Namespace:
+        found, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            word = next((word for word in unknown if word.startswith("-")), unknown[0])
+            known = [name for action in self._actions for name in action.option_strings]
+            close = hint(word.partition("=")[0], [n for n in known if n.startswith("--")])
+            self.error(f"there is no option {word!r}{close}")
+        assert isinstance(found, argparse.Namespace), "no other kind of namespace is given"
+        return found
 
 
 def run(command: str, work: Callable[[], int]) -> int:

@@ -11,7 +11,6 @@ from hts.cli import shell
 from hts.cli.show_config import show_config
 from hts.config import Given, Resolved, configure, ready_configs
 from hts.determinism import numerics
-from hts_envs.spelling import hint
 
 EXAMPLES = """examples:
   hts-train --algo ppo --env gfootball:3v1 --show-config
@@ -39,22 +38,9 @@ SCHEDULES = {"hts": ("hts", "false"), "hts_barrier": ("hts", "true"), "sync": ("
 """--schedule to experiment.schedule and machine.barrier: the barrier changes no digest."""
 
 
-class Parser(argparse.ArgumentParser):
-    """argparse, with the nearest right spelling for an option that does not exist."""
-
-    def parse_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
-        found, unknown = self.parse_known_args(args, namespace)
-        if unknown:
-            word = next((word for word in unknown if word.startswith("-")), unknown[0])
-            known = [name for action in self._actions for name in action.option_strings]
-            close = hint(word.partition("=")[0], [n for n in known if n.startswith("--")])
-            self.error(f"there is no option {word!r}{close}")
-        return found
-
-
 def parser() -> argparse.ArgumentParser:
     """The command line of `hts-train`."""
-    made = Parser(
+    made = shell.Parser(
         prog="hts-train",
         description="Train an agent: fast, and with the same result on any machine layout.",
         epilog=EXAMPLES,

@@ -12,11 +12,16 @@ import platform
 import sys
 
 
+def set_environment() -> None:
+    """What torch reads when it is imported, in this process and in its children."""
+    os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = "1"
+    os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
+
+
 def prepare() -> None:
     """Fix threads, precision and kernels of this process, before torch is imported."""
     assert "torch" not in sys.modules, "numerics are prepared before torch is imported"
-    os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = "1"
-    os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
+    set_environment()
     import torch
 
     torch.set_num_threads(1)

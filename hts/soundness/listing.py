@@ -9,7 +9,7 @@ from typing import Any
 import hts_envs
 from hts.soundness.render import WIDTH
 from hts_envs.errors import BadName, MissingPackages
-from hts_envs.options import Described, describe
+from hts_envs.options import describe
 from hts_envs.registry import Family, family, missing
 
 
@@ -77,12 +77,14 @@ def render_environments(one: dict[str, Any]) -> str:
     lines = [*_hanging(f"{one['name']}: ", one["summary"])]
     if not one["usable"]:
         lines.append(f"  missing here: {', '.join(one['missing'])}; {one['install'] or ''}")
+    shared = _shared(one["environments"])
     for group in one["environments"]:
+        own = [option for option in group["options"] if option not in shared]
         lines += ["", *_names(one["name"], group["names"], one["open_ended"])]
-        options = [
-            Described(o["name"], o["type"], o["default"], o["help"]) for o in group["options"]
-        ]
-        lines += [line for option in options for line in _option(option)]
+        lines += [line for option in own for line in _option(option)]
+    if shared:
+        lines += ["", "  options of all of them" if len(one["environments"]) > 1 else "  options"]
+        lines += [line for option in shared for line in _option(option)]
     lines += ["", f"  options are written {one['name']}:NAME?option=value&option=value"]
     return "\n".join(lines)
 
@@ -93,9 +95,16 @@ def _names(prefix: str, names: list[str], open_ended: bool) -> list[str]:
     return [heading, *(f"    {line}" for line in listed)]
 
 
-def _option(option: Described) -> Iterator[str]:
-    default = f", default {option.default}" if option.default else ""
-    yield from _hanging(f"    {option.name:<18} ", f"{option.text} ({option.kind}{default})")
+def _shared(groups: list[dict[str, Any]]) -> list[dict[str, str]]:
+    """The options that every group has, in the order of the first."""
+    first, *others = [group["options"] for group in groups]
+    return [option for option in first if all(option in other for other in others)]
+
+
+def _option(option: dict[str, str]) -> Iterator[str]:
+    default = f", default {option['default']}" if option["default"] else ""
+    about = f"{option['help']} ({option['type']}{default})"
+    yield from _hanging(f"    {option['name']:<18} ", about)
 
 
 def _hanging(label: str, text: str) -> list[str]:
