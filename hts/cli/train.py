@@ -11,8 +11,12 @@ from hts.cli import shell
 from hts.cli.show_config import show_config
 from hts.config import Given, Resolved, configure, ready_configs
 from hts.determinism import numerics
+from hts.errors import WrongUsage
+from hts_envs.spelling import hint
 
-EXAMPLES = """examples:
+DESCRIPTION = "Train an agent: fast, and with the same result on any machine layout."
+
+EPILOG = """examples:
   hts-train --algo ppo --env gfootball:3v1 --show-config
   hts-train --config ppo-cartpole --seed 1 --set learning_rate=1e-3 --show-config
 
@@ -38,12 +42,14 @@ SCHEDULES = {"hts": ("hts", "false"), "hts_barrier": ("hts", "true"), "sync": ("
 """--schedule to experiment.schedule and machine.barrier: the barrier changes no digest."""
 
 
-def parser() -> argparse.ArgumentParser:
-    """The command line of `hts-train`."""
+def parser(
+    command: str = "hts-train", description: str = DESCRIPTION, epilog: str = EPILOG
+) -> argparse.ArgumentParser:
+    """What names an experiment and a machine, for `hts-train` and the commands that are like it."""
     made = shell.Parser(
-        prog="hts-train",
-        description="Train an agent: fast, and with the same result on any machine layout.",
-        epilog=EXAMPLES,
+        prog=command,
+        description=description,
+        epilog=epilog,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
@@ -56,7 +62,7 @@ def parser() -> argparse.ArgumentParser:
         made.add_argument(flag, metavar=placeholder, help=text)
     made.add_argument(
         "--schedule",
-        choices=tuple(SCHEDULES),
+        metavar="NAME",
         help="hts: collect and learn at once; hts_barrier: the same with the paper's "
         "swap; sync: in turn",
     )
@@ -67,30 +73,31 @@ def parser() -> argparse.ArgumentParser:
         metavar="NAME=VALUE",
         help="any value of the configuration, by dotted or short name; may be repeated",
     )
+    return made
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point of the console script."""
+    made = parser()
     made.add_argument("--run-dir", type=Path, metavar="DIR", help="new directory for the run")
     made.add_argument(
         "--show-config",
         action="store_true",
         help="print the resolved configuration with the origin of each value, and end",
     )
-    return made
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Entry point of the console script."""
-    typed = parser().parse_args(argv)
+    typed = made.parse_args(argv)
     return shell.run("hts-train", lambda: _train(typed))
 
 
 def _train(typed: argparse.Namespace) -> int:
-    resolved = configure(typed.config, typed.set, _flags(typed))
+    resolved = configure(typed.config, typed.set, flags(typed))
     if typed.show_config:
         print(show_config(resolved, colour=sys.stdout.isatty()))
         return shell.DONE
     return _run(resolved, typed.run_dir)
 
 
-def _flags(typed: argparse.Namespace) -> list[Given]:
+def flags(typed: argparse.Namespace) -> list[Given]:
     """The named flags that were typed, as values of the configuration."""
     given = []
     for flag, (path, _, _) in FLAGS.items():
@@ -98,6 +105,9 @@ def _flags(typed: argparse.Namespace) -> list[Given]:
         if value is not None:
             given.append(Given(path, value, flag))
     if typed.schedule is not None:
+        if typed.schedule not in SCHEDULES:
+            close = hint(typed.schedule, SCHEDULES)
+            raise WrongUsage(f"--schedule: there is no schedule {typed.schedule!r}{close}")
         schedule, barrier = SCHEDULES[typed.schedule]
         given.append(Given("experiment.schedule", schedule, "--schedule"))
         given.append(Given("machine.barrier", barrier, "--schedule"))

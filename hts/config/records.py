@@ -149,6 +149,7 @@ class Machine:
     actors: Actors = option("auto", "processes that answer observations; 0: executors do")
     learners: Count = option(1, "workers that share an update")
     serial: bool = option(False, "every role in this process, in a fixed order: for debugging")
+    jitter: NotNegative = option(0.0, "random delays up to this many milliseconds everywhere")
     barrier: bool = option(False, "swap storages only when every replica has filled one")
     device: str = option("auto", "auto, cpu, cuda or cuda:N")
 

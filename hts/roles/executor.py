@@ -6,6 +6,8 @@ storage is shared, or who else writes into it: every replica has one executor (I
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from hts.determinism.digest import replica_digest
@@ -24,11 +26,13 @@ class Executor:
         blocks: list[Block],
         actor: Actor,
         storages: tuple[Storage, Storage],
+        pause: Callable[[str], None],
     ) -> None:
         self.replicas = replicas
         self.blocks = blocks
         self.actor = actor
         self.storages = storages
+        self.pause = pause
         self._everyone = np.arange(replicas.start, replicas.stop)
 
     def fill(self, rollout: int, version: Version) -> list[Episode]:
@@ -47,6 +51,7 @@ class Executor:
         return episodes
 
     def _step(self, storage: Storage, step: int, version: Version, episodes: list[Episode]) -> None:
+        self.pause("step")
         for block in self.blocks:
             block.offer(storage, step)
         self.actor.act(storage, Rows(self._everyone, np.full(len(self._everyone), step)), version)

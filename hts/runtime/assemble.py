@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from hts.config import Experiment
@@ -18,6 +19,7 @@ from hts.models.spaces import stacked
 from hts.roles.actor import Actor
 from hts.roles.blocks import BatchedBlock, Block, Episode, WorldBlock
 from hts.roles.executor import Executor
+from hts.runtime.jitter import Jitter
 from hts_envs.contract import BatchedWorld, Box, Place, Spaces
 from hts_envs.registry import Spec, make
 
@@ -29,6 +31,15 @@ class Updated:
     link: Link
     told: dict[str, float]
     episodes: list[Episode]
+    replicas: list[bytes]  # the hash of each replica's part of the rollout
+
+
+Watch = Callable[[int, Storage], None]
+"""Called with each rollout when it is complete, before anything is learnt from it."""
+
+
+def look_away(rollout: int, storage: Storage) -> None:
+    """Nobody watches."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +49,8 @@ class Plan:
     experiment: Experiment
     spaces: Spaces
     device: str
+    jitter: float = 0.0
+    watch: Watch = look_away
 
     @property
     def sizes(self) -> Sizes:
@@ -74,7 +87,7 @@ class Plan:
         )
 
 
-def plan(experiment: Experiment, spec: Spec, device: str) -> Plan:
+def plan(experiment: Experiment, spec: Spec, device: str, jitter: float = 0.0) -> Plan:
     """Look at one world, and refuse a model that cannot see it."""
     world = make(spec, Place(0, 1, experiment.seed))
     spaces = world.spaces
@@ -82,7 +95,7 @@ def plan(experiment: Experiment, spec: Spec, device: str) -> Plan:
     problems = misfits(experiment, spaces)
     if problems:
         raise BadConfig(problems)
-    return Plan(experiment, spaces, device)
+    return Plan(experiment, spaces, device, jitter)
 
 
 def make_executor(
@@ -94,7 +107,9 @@ def make_executor(
 ) -> Executor:
     """An executor for these replicas, with worlds and a network of its own."""
     actor = Actor(found.policy(), strategy.padding, found.experiment.replicas)
-    return Executor(replicas, _blocks(spec, replicas, found.experiment.seed), actor, storages)
+    blocks = _blocks(spec, replicas, found.experiment.seed)
+    pause = Jitter(found.jitter, f"executor of {replicas}")
+    return Executor(replicas, blocks, actor, storages, pause)
 
 
 def _blocks(spec: Spec, replicas: range, seed: int) -> list[Block]:

@@ -24,6 +24,7 @@ class Assignment:
     experiment: Experiment
     replicas: range
     device: str
+    jitter: float
     padding: int
     memory: Arena
 
@@ -37,7 +38,7 @@ def run(pipe: Pipe, assignment: Assignment) -> None:
     from hts_envs.registry import parse
 
     spec = parse(assignment.experiment.env)
-    found = plan(assignment.experiment, spec, assignment.device)
+    found = plan(assignment.experiment, spec, assignment.device, assignment.jitter)
     memory = view(assignment.memory, found)
     strategy = Strategy(assignment.padding, "as the run found out")
     executor = make_executor(found, spec, assignment.replicas, strategy, memory.storages)
@@ -49,6 +50,7 @@ def run(pipe: Pipe, assignment: Assignment) -> None:
             may_begin = pipe.receive()["may_begin"]
         got = time.perf_counter()
         episodes = executor.fill(rollout, memory.published.read(rollout))
+        executor.pause("report")
         pipe.send(
             rollout=rollout,
             digests=[part.hex() for part in executor.digests(rollout)],

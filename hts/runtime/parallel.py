@@ -23,6 +23,7 @@ from hts.roles.learner import Learner
 from hts.runtime import executor_process, shared
 from hts.runtime.assemble import Plan, Updated
 from hts.runtime.executor_process import Assignment
+from hts.runtime.jitter import Jitter
 from hts.runtime.process import Child
 
 
@@ -36,6 +37,8 @@ class ParallelRun:
         self.versions = found.first_versions()
         self.digest = found.digest()
         self._barrier = machine.barrier
+        self._watch = found.watch
+        self._pause = Jitter(found.jitter, "learner")
         self._memory = shared.create(found)
         self._worked = self._waited = self._learnt = self._idle = 0.0
         self.children: list[Child] = []
@@ -44,6 +47,7 @@ class ParallelRun:
                 self.experiment,
                 replicas,
                 found.device,
+                found.jitter,
                 self.strategy.padding,
                 self._memory.arena,
             )
@@ -65,12 +69,15 @@ class ParallelRun:
             complete = time.perf_counter()
             storage = self._memory.storages[rollout % 2]
             storage.version = behaviour.number
+            self._watch(rollout, storage)
+            self._pause("update")
             made, told = self.learner.update(storage, behaviour, newest, rollout)
+            self._pause("publish")
             self._publish(made)
             link = self.digest.fold(rollout_digest(digests), made.parameters.numpy().tobytes())
             self._idle += complete - began
             self._learnt += time.perf_counter() - complete
-            yield Updated(link, told, episodes)
+            yield Updated(link, told, episodes, digests)
 
     def _collect(self, rollout: int) -> tuple[list[bytes], list[Episode]]:
         """What every executor says of this rollout, in replica order; then it is complete (I2)."""

@@ -19,6 +19,7 @@ class SerialRun:
 
     def __init__(self, found: Plan, spec: Spec) -> None:
         self.experiment = found.experiment
+        self._watch = found.watch
         self.strategy = found.strategy()
         self.storages = (Storage(found.sizes, found.spaces), Storage(found.sizes, found.spaces))
         everyone = range(self.experiment.replicas)
@@ -33,11 +34,12 @@ class SerialRun:
             behaviour, newest = self.versions[0], self.versions[-1]
             episodes = self.executor.fill(rollout, behaviour)
             storage = self.storages[rollout % 2]
+            self._watch(rollout, storage)
             made, told = self.learner.update(storage, behaviour, newest, rollout)
-            hashed = rollout_digest(self.executor.digests(rollout))
-            link = self.digest.fold(hashed, made.parameters.numpy().tobytes())
+            parts = self.executor.digests(rollout)
+            link = self.digest.fold(rollout_digest(parts), made.parameters.numpy().tobytes())
             self.versions = [*self.versions[1:], made]
-            yield Updated(link, told, episodes)
+            yield Updated(link, told, episodes, parts)
 
     def time_budget(self) -> str:
         """Where time went: in one process, everything waits for everything."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from hts.config import Config, Machine, Resolved
+from hts.config import Machine, Resolved
 from hts.errors import BadConfig, RoleFailed
 from hts.report.progress import Progress
 from hts.report.run_directory import RunDirectory, default_path
@@ -24,8 +24,9 @@ def train(resolved: Resolved, run_dir: Path | None) -> int:
     """Run the experiment; returns the exit code."""
     config = resolved.config
     _not_there_yet(config.machine)
-    spec, device = parse(config.experiment.env), _device(config)
-    run = _runner(plan(config.experiment, spec, device), spec, config.machine)
+    spec, device = parse(config.experiment.env), device_of(config.machine)
+    found = plan(config.experiment, spec, device, config.machine.jitter)
+    run = make_run(found, spec, config.machine)
     try:
         record = RunDirectory(run_dir or default_path(config))
         record.manifest(resolved, device, run.strategy.why)
@@ -55,13 +56,15 @@ def _follow(run: SerialRun | ParallelRun, progress: Progress, record: RunDirecto
     return code
 
 
-def _device(config: Config) -> str:
-    if config.machine.device != "auto":
-        return config.machine.device
+def device_of(machine: Machine) -> str:
+    """Where networks compute."""
+    if machine.device != "auto":
+        return machine.device
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def _runner(found: Plan, spec: Spec, machine: Machine) -> SerialRun | ParallelRun:
+def make_run(found: Plan, spec: Spec, machine: Machine) -> SerialRun | ParallelRun:
+    """The run of this plan on this machine."""
     if machine.serial:
         return SerialRun(found, spec)
     if machine.executors != "auto":

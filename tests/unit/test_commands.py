@@ -21,7 +21,7 @@ def run(command: str, *typed: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("command", ["train", "doctor", "check"])
+@pytest.mark.parametrize("command", ["train", "verify", "doctor", "check"])
 def test_help_is_for_a_newcomer(command: str) -> None:
     """--help works, fits 80 columns and names the command as it is typed."""
     result = run(command, "--help")
@@ -49,7 +49,7 @@ def test_show_config_prints_values_with_their_origin() -> None:
         (("--env", "gym:CartPole-v1", "--algo", "pqo"), "did you mean 'ppo'"),
         (("--config", "smoke", "--seed", "x"), "--seed: experiment.seed must be a whole number"),
         (("--config", "smoke", "--set", "lr=1"), "there is no 'lr'"),
-        (("--config", "smoke", "--schedule", "fast"), "invalid choice: 'fast'"),
+        (("--config", "smoke", "--schedule", "fast"), "there is no schedule 'fast'"),
         (("--config", "smoke", "--device", "cuda:9"), "cuda:9 is not there"),
         (("--config", "smoke", "--run-dir", "."), "it exists already"),
         (("--config", "smokee"), "did you mean 'smoke'"),

@@ -1,0 +1,206 @@
+"""The serial runner: one experiment, one seed, one digest, in any process and any company."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from hts.config import A2C, PPO, Experiment
+from hts.roles.blocks import BatchedBlock, WorldBlock
+from hts.runtime.assemble import Updated
+from tests.fakes.runs import experiment, outcome, serial
+
+PRINTS = """
+from hts.determinism import numerics
+numerics.prepare()
+from tests.fakes.runs import experiment, outcome
+print(*(update.link.chain for update in outcome(experiment(seed={seed}))))
+"""
+
+
+def elsewhere(seed: int, hash_seed: str) -> list[str]:
+    """The digests of a small run in a fresh process."""
+    said = subprocess.run(
+        [sys.executable, "-W", "error", "-c", PRINTS.format(seed=seed)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={"PYTHONHASHSEED": hash_seed, "PATH": ""},
+    )
+    assert said.returncode == 0, said.stderr
+    return said.stdout.split()
+
+
+def chains(asked: Experiment) -> list[str]:
+    return [update.link.chain for update in outcome(asked)]
+
+
+def test_fresh_processes_agree_and_another_seed_does_not() -> None:
+    """Twice the same seed, in processes that hash differently, and here; and another seed."""
+    first = elsewhere(7, "1")
+    assert len(set(first)) == 3
+    assert elsewhere(7, "2") == first
+    assert chains(experiment(seed=7)) == first
+    assert not set(elsewhere(8, "1")) & set(first)
+
+
+@pytest.mark.parametrize("algo", [A2C(), PPO(epochs=2, minibatches=2)], ids=["a2c", "ppo"])
+def test_global_generators_are_neither_read_nor_moved(algo: A2C | PPO) -> None:
+    """Rule 15: whatever state they are in, the digest is the same, and so is their state after."""
+    digests = set()
+    for seed in (1, 2):
+        random.seed(seed)
+        np.random.seed(seed)
+        torch.manual_seed(seed)
+        before = (random.getstate(), np.random.get_state()[1].tobytes(), torch.get_rng_state())
+        digests.add(tuple(chains(experiment(algo=algo))))
+        assert random.getstate() == before[0]
+        assert np.random.get_state()[1].tobytes() == before[1]
+        assert torch.equal(torch.get_rng_state(), before[2])
+    assert len(digests) == 1
+
+
+def test_a_run_beside_another_is_undisturbed() -> None:
+    """Two runs in one process, update by update in turn: each as if it were alone."""
+    asked = (experiment(), experiment(seed=1))
+    runs = [serial(one) for one in asked]
+    beside = [[first.link.chain, second.link.chain] for first, second in zip(*runs, strict=True)]
+    for run in runs:
+        run.close()
+    assert [list(column) for column in zip(*beside, strict=True)] == [chains(one) for one in asked]
+
+
+CHANGES: list[dict[str, object]] = [
+    {"rollout": 8, "steps": 192},
+    {"schedule": "sync"},
+    {"correction": "none"},
+    {"shards": 2},
+    {"frame_stack": 2},
+    {"clip_rewards": 0.5},
+    {"normalise_observations": True},
+    {"normalise_rewards": True},
+    {"algo": PPO(epochs=1, minibatches=2)},
+    {"algo": PPO(epochs=2, minibatches=2, gamma=0.98)},
+    {"algo": A2C()},
+]
+
+
+def test_every_field_of_an_experiment_reaches_the_parameters() -> None:
+    """One change at a time: other parameters at the end, and another identity from the start."""
+    plain = experiment()
+    every = [outcome(plain), *(outcome(dataclasses.replace(plain, **c)) for c in CHANGES)]
+    assert len({updates[-1].link.parameters for updates in every}) == len(every)
+    assert len({updates[0].link.chain for updates in every}) == len(every)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "expected"), [("hts", [(0, 1, 2), (1, 2, 3), (2, 3, 4)]), ("sync", [(0, 0, 1)])]
+)
+def test_the_lag_is_one(schedule: str, expected: list[tuple[int, int, int]]) -> None:
+    """I3: rollout r is made with version r, applied to r + 1 and makes r + 2; in turn: no lag."""
+    run = serial(experiment(schedule=schedule, updates=len(expected)))
+    seen = []
+    updates = iter(run)
+    for rollout in range(len(expected)):
+        behaviour, newest = run.versions[0].number, run.versions[-1].number
+        next(updates)
+        assert run.storages[rollout % 2].version == behaviour
+        seen.append((behaviour, newest, run.versions[-1].number))
+    assert seen == expected
+    run.close()
+
+
+def test_the_first_two_versions_are_the_same_parameters() -> None:
+    """Nothing is learnt before rollout 1 begins, so both first rollouts are made with them."""
+    run = serial(experiment())
+    assert [version.number for version in run.versions] == [0, 1]
+    assert torch.equal(run.versions[0].parameters, run.versions[1].parameters)
+    run.close()
+
+
+def test_actions_follow_from_the_version_and_nothing_newer() -> None:
+    """The log-probabilities in a rollout are those of its own version, and of no other."""
+    run = serial(experiment(updates=4, algo=PPO(learning_rate=0.01, minibatches=2)))
+    updates = iter(run)
+    for rollout in range(4):
+        versions = list(run.versions)
+        next(updates)
+        storage = run.storages[rollout % 2]
+        policy = run.learner.policy
+        said = []
+        for version in (*versions, run.versions[-1]):
+            policy.load(version.parameters)
+            with torch.inference_mode():
+                seen = {"observation": storage.arrays["frames.observation"][:, :-1, 0]}
+                seen["observation"] = seen["observation"].reshape(64, 1, 4)
+                answer = policy.answer(seen)
+                action = torch.from_numpy(storage.action.reshape(-1))
+                found = policy.distribution.log_prob(answer.head, action).numpy()
+            said.append(np.array_equal(found, storage.log_prob.reshape(-1)))
+        same = torch.equal(versions[0].parameters, versions[1].parameters)
+        assert said == [True, same, False]
+    run.close()
+
+
+@pytest.mark.parametrize(
+    ("single", "batched"),
+    [
+        ("sleeper:?mean=0&length=7", "sleeper:?mean=0&length=7&batch=true"),
+        (
+            "sleeper:?mean=0&length=9&observation=6x5&actions=5",
+            "sleeper:?mean=0&length=9&observation=6x5&actions=5&batch=true",
+        ),
+    ],
+)
+@pytest.mark.parametrize("stack", [1, 3])
+def test_a_batched_world_gives_the_digest_of_single_ones(
+    single: str, batched: str, stack: int
+) -> None:
+    """Six worlds one by one, or behind one call: every rollout, episode and parameter is equal.
+
+    The chains differ, because the names of the environments do.
+    """
+
+    def updates(env: str) -> list[Updated]:
+        return outcome(experiment(env, replicas=6, frame_stack=stack))
+
+    for one, many in zip(updates(single), updates(batched), strict=True):
+        assert one.link.rollout == many.link.rollout
+        assert one.link.parameters == many.link.parameters
+        assert one.link.chain != many.link.chain
+        assert one.episodes == many.episodes
+
+
+def test_the_kinds_of_blocks_are_those_that_were_compared() -> None:
+    """One block of six replicas there, six blocks of one here."""
+    kinds = []
+    for env in ("sleeper:?mean=0", "sleeper:?mean=0&batch=true"):
+        run = serial(experiment(env, replicas=6))
+        kinds.append([type(block) for block in run.executor.blocks])
+        run.close()
+    assert kinds == [[WorldBlock] * 6, [BatchedBlock]]
+
+
+def test_replicas_are_not_copies_of_each_other() -> None:
+    """Every replica sees and does something else, in every rollout."""
+    run = serial(experiment(replicas=8))
+    for rollout, _ in enumerate(run):
+        assert len(set(run.executor.digests(rollout))) == 8
+    run.close()
+
+
+def test_more_replicas_change_nothing_of_the_first_rollout_of_the_others() -> None:
+    """A replica's part of rollout 0 follows from its own number and the seed alone."""
+    digests = []
+    for replicas in (4, 12):
+        run = serial(experiment(replicas=replicas))
+        next(iter(run))
+        digests.append(run.executor.digests(0)[:4])
+        run.close()
+    assert digests[0] == digests[1]
