@@ -69,9 +69,11 @@ def make_optimiser(
     return made(size, epsilon, device=device)
 
 
-def clip_norm(gradient: Tensor, limit: float) -> float:
-    """Scale `gradient` in place down to the norm `limit`; returns the norm it had."""
-    norm = float(gradient.norm())
-    if norm > limit:
-        gradient.mul_(limit / (norm + 1e-6))
+def clip_norm(gradient: Tensor, limit: float) -> Tensor:
+    """Scale `gradient` in place down to the norm `limit`; returns the norm it had.
+
+    Nothing here asks for a number on the host, so a GPU is never waited for.
+    """
+    norm: Tensor = gradient.norm()
+    gradient.mul_((limit / (norm + 1e-6)).clamp_(max=1.0))
     return norm

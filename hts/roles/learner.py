@@ -10,7 +10,7 @@ steps there, and applies the difference to the newest parameters:
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -28,29 +28,34 @@ from hts.models.policy import Policy
 from hts_envs.contract import Array
 
 
-@dataclass
 class Sums:
-    """What an update says about itself, summed over the rows of its last epoch."""
+    """What an update says about itself, summed over the rows of its last epoch.
 
-    rows: int = 0
-    policy: float = 0.0
-    value: float = 0.0
-    entropy: float = 0.0
-    kl: float = 0.0
-    clipped: float = 0.0
-    ratio_error_first: float = 0.0
-    gradient_norm: list[float] = field(default_factory=list)
+    The sums stay tensors on the policy's device until they are told: a number asked for earlier
+    would make the host wait for a GPU.
+    """
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self.sums: dict[str, Tensor] = {}
+        self.norms: list[Tensor] = []
 
     def add(self, losses: Losses, rows: int) -> None:
         self.rows += rows
         for name in ("policy", "value", "entropy", "kl", "clipped"):
-            setattr(self, name, getattr(self, name) + float(getattr(losses, name).detach()))
+            found = getattr(losses, name).detach()
+            self.sums[name] = self.sums[name] + found if name in self.sums else found
+
+    def mean(self, name: str) -> float:
+        return float(self.sums[name]) / self.rows
 
 
 @dataclass(frozen=True)
 class Learning:
-    """The columns of a rollout that are learnt from: (replica, step, agent)."""
+    """A rollout as it is learnt from; its own columns are (replica, step, agent)."""
 
+    storage: Storage
+    scale: ObservationScale
     advantage: Array
     target: Array
     log_prob: Array
@@ -81,13 +86,11 @@ class Learner:
         self.policy.load(start.parameters)
         learning = self._learning(storage, behaviour.scale)
         rate = self._rate(updates)
-        sums = Sums()
+        errors: list[Tensor] = []
         for epoch in range(algo.epochs if isinstance(algo, PPO) else 1):
-            sums = Sums(ratio_error_first=sums.ratio_error_first)
-            for index, rows in enumerate(self._minibatches(behaviour.number, epoch)):
-                error = self._step(storage, behaviour.scale, learning, rows, sums, rate)
-                if epoch == index == 0:
-                    sums.ratio_error_first = error
+            sums = Sums()
+            for rows in self._minibatches(behaviour.number, epoch):
+                errors.append(self._step(learning, rows, sums, rate))
         made = self._applied(start, newest)
         assert torch.equal(start.parameters, published), "I4: a published version never changes"
         if not bool(torch.isfinite(made).all()):
@@ -96,7 +99,9 @@ class Learner:
                 "rate or a smaller max_gradient_norm usually mends it"
             )
         scale = self._next_scale(storage, newest.scale)
-        return Version(newest.number + 1, made, scale), self._told(storage, learning, sums, rate)
+        told = self._told(learning, sums, rate)
+        told["train/ratio_error_first"] = float(errors[0])
+        return Version(newest.number + 1, made, scale), told
 
     def _applied(self, start: Version, newest: Version) -> Tensor:
         reached = self.policy.vector.detach().cpu()
@@ -118,7 +123,7 @@ class Learner:
         )
         found = advantages(trace, algo.gamma, algo.gae_lambda)
         log_prob, weight = self._corrected(storage, scale)
-        return Learning(found, found + storage.value, log_prob, weight)
+        return Learning(storage, scale, found, found + storage.value, log_prob, weight)
 
     def _corrected(self, storage: Storage, scale: ObservationScale) -> tuple[Array, Array]:
         """Log-probabilities that ratios are taken against, and the weight of each row."""
@@ -154,22 +159,14 @@ class Learner:
         drawn = keys(named, Purpose.MINIBATCH, np.arange(count))
         yield from np.argsort(drawn, kind="stable").reshape(algo.minibatches, -1)
 
-    def _step(
-        self,
-        storage: Storage,
-        scale: ObservationScale,
-        learning: Learning,
-        rows: Array,
-        sums: Sums,
-        rate: float,
-    ) -> float:
+    def _step(self, learning: Learning, rows: Array, sums: Sums, rate: float) -> Tensor:
         """One optimiser step; returns the largest |ratio - 1| before it."""
         algo = self.experiment.algo
         advantage = learning.advantage.reshape(-1, self.policy.agents)[rows]
         if isinstance(algo, PPO) and algo.normalise_advantages and advantage.size > 1:
             advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
         self.policy.gradient.zero_()
-        error = 0.0
+        errors = []
         whole = len(rows) * self.policy.agents
         parts = zip(
             np.split(rows, self.experiment.shards),
@@ -177,20 +174,20 @@ class Learner:
             strict=True,
         )
         for part, shard_advantage in parts:
-            places = Rows(part // storage.sizes.steps, part % storage.sizes.steps)
-            answer = self.policy.answer(scale.apply(storage.gather(places)))
-            shard = self._shard(storage, learning, places, shard_advantage)
+            places = Rows(*np.divmod(part, self.experiment.rollout))
+            answer = self.policy.answer(learning.scale.apply(learning.storage.gather(places)))
+            shard = self._shard(learning, places, shard_advantage)
             loss = ppo_loss if isinstance(algo, PPO) else a2c_loss
             losses = loss(algo, self.policy.distribution, answer, shard)  # type: ignore[arg-type]
             (losses.total / whole).backward()  # type: ignore[no-untyped-call]
             sums.add(losses, len(shard.action))
-            error = max(error, float(losses.ratio_error))
-        sums.gradient_norm.append(clip_norm(self.policy.gradient, algo.max_gradient_norm))
+            errors.append(losses.ratio_error)
+        sums.norms.append(clip_norm(self.policy.gradient, algo.max_gradient_norm))
         self.policy.vector.add_(self.optimiser.step(self.policy.gradient, rate))
-        return error
+        return torch.stack(errors).max()
 
-    def _shard(self, storage: Storage, learning: Learning, places: Rows, advantage: Array) -> Shard:
-        at = (places.replicas, places.steps)
+    def _shard(self, learning: Learning, places: Rows, advantage: Array) -> Shard:
+        storage, at = learning.storage, (places.replicas, places.steps)
         columns = (learning.log_prob, storage.value, learning.target, learning.weight)
         log_prob, value, target, weight = (self._column(column[at]) for column in columns)
         action = self._column(storage.action[at])
@@ -228,19 +225,16 @@ class Learner:
         }
         return scale.with_rollout(seen)
 
-    def _told(
-        self, storage: Storage, learning: Learning, sums: Sums, rate: float
-    ) -> dict[str, float]:
+    def _told(self, learning: Learning, sums: Sums, rate: float) -> dict[str, float]:
         spread = float(np.var(learning.target))
-        left = float(np.var(learning.target - storage.value))
+        left = float(np.var(learning.target - learning.storage.value))
         return {
-            "train/policy_loss": sums.policy / sums.rows,
-            "train/value_loss": sums.value / sums.rows,
-            "train/entropy": sums.entropy / sums.rows,
-            "train/kl": sums.kl / sums.rows,
-            "train/clip_fraction": sums.clipped / sums.rows,
-            "train/ratio_error_first": sums.ratio_error_first,
-            "train/gradient_norm": float(np.mean(sums.gradient_norm)),
+            "train/policy_loss": sums.mean("policy"),
+            "train/value_loss": sums.mean("value"),
+            "train/entropy": sums.mean("entropy"),
+            "train/kl": sums.mean("kl"),
+            "train/clip_fraction": sums.mean("clipped"),
+            "train/gradient_norm": float(torch.stack(sums.norms).mean()),
             "train/explained_variance": 1.0 - left / spread if spread > 0 else 0.0,
             "train/learning_rate": rate,
         }
