@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -78,12 +79,16 @@ class Small(World):
         return Step(self.observe(), reward, over and not truncated, over and truncated, facts)
 
 
-class Diverging(Small):
-    """Rewards without bounds: whoever learns from them ends at infinity."""
+class Announcing(Small):
+    """Tells the terminal when step 300 of its life is played."""
+
+    played = 0
 
     def step(self, action: Array) -> Step:
-        step = super().step(action)
-        return step._replace(reward=np.full_like(step.reward, np.inf))
+        self.played += 1
+        if self.played == 300:
+            print("step 300 is played", file=sys.stderr, flush=True)
+        return super().step(action)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,294 @@
+"""The set-up tool's decisions, asked from its own functions in throw-away checkouts."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.house.sources import ROOT
+
+GIB = 1 << 30
+BASH = [
+    path
+    for path in (*(ROOT / "tools").iterdir(), ROOT / ".ci" / "run")
+    if path.is_file() and path.read_bytes().startswith(b"#!/usr/bin/env bash")
+]
+
+
+def _bash(code: str, root: Path = ROOT, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["bash", "-uc", f'source "{root}/tools/setup.sh"; {code}'],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+    )
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A checkout that counts as set up, in a folder with a space; its job prints what it gets."""
+    root = tmp_path / "a checkout"
+    shutil.copytree(ROOT / "tools", root / "tools", symlinks=True)
+    shutil.copy(ROOT / "setup.py", root)
+    (root / ".venv" / "bin").mkdir(parents=True)
+    (root / ".venv" / ".setup").mkdir()
+    (root / ".venv" / "bin" / "python").symlink_to(sys.executable)
+    for name in ("hts-train", "hts-check", "hts-doctor"):
+        job = root / ".venv" / "bin" / name
+        job.write_text('#!/bin/sh\nprintf "%s|" "${0##*/}" "$@"\nexit 7\n')
+        job.chmod(0o755)
+    assert _bash("level=run; record_ready", root).returncode == 0
+    return root
+
+
+def _call(command: Path, *arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([command, *arguments], cwd=folder, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("name", ["hts-train", "hts-check", "hts-doctor"])
+def test_a_tool_is_its_job_once_everything_is_there(
+    checkout: Path, tmp_path: Path, name: str
+) -> None:
+    """From any folder, arguments and exit code pass through and set-up prints nothing."""
+    result = _call(checkout / "tools" / name, "--set", "a b", "*", folder=tmp_path)
+    assert result.stdout == f"{name}|--set|a b|*|"
+    assert result.stderr == ""
+    assert result.returncode == 7
+
+
+def test_a_tool_can_be_called_through_a_link(checkout: Path, tmp_path: Path) -> None:
+    """A link in somebody's own folder of commands finds the checkout."""
+    link = tmp_path / "hts-train"
+    link.symlink_to(checkout / "tools" / "hts-train")
+    assert _call(link, folder=tmp_path).stdout == "hts-train|"
+
+
+def test_the_quiet_path_costs_next_to_nothing(checkout: Path) -> None:
+    """The best of five second uses takes less than 0.3 s, its job included."""
+    seconds = []
+    for _ in range(5):
+        since = time.perf_counter()
+        _call(checkout / "tools" / "hts-train", folder=checkout)
+        seconds.append(time.perf_counter() - since)
+    assert min(seconds) < 0.3
+
+
+@pytest.mark.parametrize("name", ["setup.py", "tools/constraints.txt", "tools/football.sh"])
+def test_a_changed_input_is_noticed(checkout: Path, name: str) -> None:
+    """What set-up was made from is compared by content."""
+    assert _bash("is_ready run", checkout).returncode == 0
+    with (checkout / name).open("a") as file:
+        file.write("# changed\n")
+    assert _bash("is_ready run", checkout).returncode != 0
+
+
+def test_a_moved_checkout_is_noticed(checkout: Path) -> None:
+    """Paths inside a virtual environment are absolute, so a moved one is made again."""
+    moved = checkout.rename(checkout.with_name("moved"))
+    assert _bash("is_ready run", moved).returncode != 0
+
+
+def test_a_vanished_interpreter_is_noticed(checkout: Path) -> None:
+    """An upgrade of the system's Python leaves a virtual environment without its interpreter."""
+    (checkout / ".venv" / ".setup" / "ready-run").write_text(
+        _bash("inputs", checkout).stdout + "\n/nowhere/python3.11\n"
+    )
+    assert _bash("is_ready run", checkout).returncode != 0
+
+
+def _dpkg(folder: Path, *installed: str) -> str:
+    """A PATH on which exactly these packages are installed, and nobody can become root."""
+    folder.mkdir()
+    said = "".join(f"installed:{name} " for name in installed)
+    (folder / "dpkg-query").write_text(f"#!/bin/sh\nprintf '%s' '{said}'\n")
+    (folder / "dpkg-query").chmod(0o755)
+    return f"{folder}:{os.environ['PATH']}"
+
+
+def test_missing_system_packages_are_named(tmp_path: Path) -> None:
+    """Exactly those that dpkg does not call installed."""
+    wanted = _bash("wanted_packages").stdout.split()
+    assert {"python3-venv", "cmake", "libsdl2-gfx-dev", "libgl1-mesa-dri"} <= set(wanted)
+    lacking = {"cmake", "g++"}
+    path = _dpkg(tmp_path / "bin", *(name for name in wanted if name not in lacking))
+    assert set(_bash("missing_packages", PATH=path).stdout.split()) == lacking
+
+
+def test_football_is_tried_again_once_its_packages_are_there(
+    checkout: Path, tmp_path: Path
+) -> None:
+    """While they are missing the quiet path stays quiet; the use after they came is set-up's."""
+    (checkout / ".venv" / ".setup" / "football-waits").write_text("cmake")
+    wanted = _bash("wanted_packages").stdout.split()
+    without = _dpkg(tmp_path / "without")
+    complete = _dpkg(tmp_path / "complete", *wanted)
+    assert _bash("is_ready run", checkout, PATH=without).returncode == 0
+    assert _bash("is_ready run", checkout, PATH=complete).returncode != 0
+
+
+def test_without_root_the_line_for_root_is_said_once(checkout: Path) -> None:
+    """It names what is missing; a second set-up does not repeat it, an explicit one does."""
+    step = "again=; refused=; lacking='cmake g++ '; football_step"
+    first = _bash(step, checkout).stderr
+    assert "    apt-get update && apt-get install -y --no-install-recommends cmake g++" in first
+    assert _bash(step, checkout).stderr == ""
+    assert "apt-get install" in _bash(step.replace("again=", "again=again"), checkout).stderr
+
+
+def test_a_refused_installation_shows_why_and_what_to_do(checkout: Path, tmp_path: Path) -> None:
+    """The end of its log, where the rest is, and the one command; only football waits."""
+    path = _dpkg(tmp_path / "bin")
+    code = (
+        "gain_root() { as_root=(); }; do_system() { seq 100; return 1; }; level=run; again=; "
+        'refused=; mkdir -p "$logs"; system_step; football_step && echo went on'
+    )
+    result = _bash(code, checkout, PATH=path)
+    shown = result.stderr.splitlines()
+    assert shown[0].startswith("[1/4] system packages ... failed after ")
+    assert shown[0].endswith(f"The end of {checkout}/.cache/setup/system.log:")
+    assert shown[1:16] == [f"    {number}" for number in range(86, 101)]
+    assert shown[-1] == f"    {checkout}/tools/setup.sh"
+    assert "needs root" not in result.stderr
+    assert result.stdout == "went on\n"
+
+
+def _heed_ctrl_c() -> None:
+    """Whoever starts the tests in the background has them ignore it, and children inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def _is_alive(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_an_interruption_ends_the_whole_step(checkout: Path) -> None:
+    """Within seconds, with exit code 130, a sentence, and no process left behind."""
+    code = (
+        "slow() { echo $BASHPID; sleep 60 | sleep 60; }; export -f slow; "
+        "all_steps() { level=run; run_step venv work slow; }; ensure run again"
+    )
+    command = ["bash", "-uc", f'source "{checkout}/tools/setup.sh"; {code}']
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=_heed_ctrl_c)
+    log = checkout / ".cache" / "setup" / "venv.log"
+    since = time.monotonic()
+    while not (log.is_file() and log.read_text().endswith("\n")):
+        assert time.monotonic() < since + 30
+    group = int(log.read_text())
+    process.send_signal(signal.SIGINT)
+    _, shown = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "Interrupted in [2/4] work. The same command goes on from there." in shown
+    while _is_alive(group):  # until the dead are buried
+        assert time.monotonic() < since + 60
+
+
+def test_without_python_the_tools_stop_with_the_line_for_root(checkout: Path) -> None:
+    """Without an interpreter nothing works, so that is an error and not a skipped family."""
+    code = "usable_python='import nowhere'; find_python || explain_python"
+    result = _bash(code, checkout, PATH=_dpkg(checkout / "bin"))
+    assert result.returncode == 1
+    assert "apt-get install -y --no-install-recommends python3 python3-venv" in result.stderr
+
+
+def test_other_systems_are_told_what_is_needed(checkout: Path) -> None:
+    """Where there is no apt, the list is all that can be given."""
+    result = _bash("has_apt() { return 1; }; explain_system", checkout)
+    assert "This is no Debian" in result.stderr
+    assert "libboost-python-dev" in result.stderr
+
+
+def _machine(root: Path, available: int, files: dict[str, str] | None = None) -> Path:
+    """The parts of /proc and /sys that bound a build; `available` in bytes."""
+    group = "4:memory:/outer/inner\n0::/outer/inner\n"
+    parts = {"proc/meminfo": f"MemAvailable: {available >> 10} kB\n", "proc/self/cgroup": group}
+    for name, text in {**parts, **(files or {})}.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    return root
+
+
+def _jobs(machine: Path) -> int:
+    """How many compilers run at once on this machine, were it one of eight cores."""
+    return int(_bash(f'source "$root/tools/football.sh"; build_jobs "{machine}" 8').stdout)
+
+
+@pytest.mark.parametrize(
+    ("available", "files", "jobs"),
+    [
+        (64 * GIB, {}, 8),
+        (4 * GIB, {}, 5),
+        (1 * GIB, {}, 1),
+        (GIB // 4, {}, 1),
+        (64 * GIB, {"memory.max": "max\n", "cpu.max": "max 100000\n"}, 8),
+        (64 * GIB, {"memory.max": f"{2 * GIB}\n", "memory.current": f"{GIB // 8}\n"}, 2),
+        (64 * GIB, {"outer/memory.max": f"{4 * GIB}\n", "outer/memory.current": "0\n"}, 5),
+        (64 * GIB, {"outer/inner/cpu.max": "250000 100000\n"}, 3),
+        (64 * GIB, {"memory/outer/memory.limit_in_bytes": f"{4 * GIB}\n"}, 5),
+        (64 * GIB, {"memory/memory.limit_in_bytes": "9223372036854771712\n"}, 8),
+        (64 * GIB, {"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, 8),
+        (64 * GIB, {"cpu/cpu.cfs_quota_us": "150000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 2),
+    ],
+)
+def test_a_build_fits_memory_and_cores(
+    tmp_path: Path, available: int, files: dict[str, str], jobs: int
+) -> None:
+    """Eight cores are used as far as memory, control groups and quotas allow, but always one."""
+    groups = {f"sys/fs/cgroup/{name}": text for name, text in files.items()}
+    root = _machine(tmp_path, available, groups)
+    assert _jobs(root) == jobs
+
+
+def test_cached_files_count_as_free_memory(tmp_path: Path) -> None:
+    """What a control group merely caches can be used by a build."""
+    group = "sys/fs/cgroup/"
+    used = {f"{group}memory.max": str(4 * GIB), f"{group}memory.current": str(4 * GIB)}
+    assert _jobs(_machine(tmp_path / "a", 64 * GIB, used)) == 1
+    used[f"{group}memory.stat"] = f"anon 1\ninactive_file {4 * GIB}\n"
+    assert _jobs(_machine(tmp_path / "b", 64 * GIB, used)) == 5
+
+
+def _extras(*names: str) -> set[str]:
+    """What setup.py asks for, without versions."""
+    code = (
+        "import runpy; print(*(n for k in {0!r} for n in runpy.run_path('setup.py')['EXTRAS'][k]))"
+    )
+    code = "import setuptools; setuptools.setup = lambda **kw: None; " + code.format(names)
+    output = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], cwd=ROOT, capture_output=True, text=True
+    )
+    return {re.split("[=<>]", need)[0] for need in output.stdout.split()}
+
+
+def test_football_gets_all_it_needs_but_its_windows() -> None:
+    """Set-up installs the engine apart, and beside it exactly what setup.py lists for it."""
+    installed = _bash('printf "%s " "${football_needs[@]}"').stdout.split()
+    assert {*installed, "gfootball"} == _extras("football")
+
+
+def test_everything_is_pinned_once() -> None:
+    """Each line of the constraints fixes one package, and all that setup.py names are there."""
+    lines = (ROOT / "tools" / "constraints.txt").read_text().splitlines()
+    pins = [line.partition("==")[0].lower() for line in lines if not line.startswith("#")]
+    assert all(re.fullmatch(r"[\w.-]+==[\w.]+", line) for line in lines if line[0] != "#")
+    assert len(pins) == len(set(pins))
+    wanted = _extras("football", "atari", "mujoco", "envpool") | {"torch", "pip", "setuptools"}
+    assert {name.lower() for name in wanted} <= set(pins)
+
+
+@pytest.mark.parametrize("script", BASH, ids=lambda path: path.name)
+def test_a_script_can_be_run_and_parsed(script: Path) -> None:
+    """Every tool is executable and free of syntax errors."""
+    assert os.access(script, os.X_OK)
+    assert subprocess.run(["bash", "-n", script]).returncode == 0

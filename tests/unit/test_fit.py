@@ -1,0 +1,104 @@
+"""Models that cannot see a world are told so, with what would fit."""
+
+from __future__ import annotations
+
+import pytest
+
+from hts.config import Conv, Experiment, Impala, Mlp
+from hts.models.fit import misfits
+from hts.models.spaces import is_image, stacked, vector_width
+from hts_envs.contract import Box, Discrete, MultiDiscrete, Space, Spaces
+from tests.fakes.runs import experiment as small
+from tests.fakes.runs import outcome
+
+PLANES = Box((72, 96, 4), "uint8")
+NUMBERS = Box((7,))
+IMAGES = "sleeper:?mean=0&dtype=uint8"
+
+
+def told(model: Mlp | Conv | Impala, stack: int = 1, **seen: Space) -> str:
+    """What is said about this model and a world that shows this."""
+    asked = Experiment(env="gym:CartPole-v1", model=model, frame_stack=stack)
+    return " ".join(misfits(asked, Spaces(seen, Discrete(2))))
+
+
+@pytest.mark.parametrize(
+    ("model", "seen"),
+    [
+        (Mlp(), {"a": NUMBERS}),
+        (Mlp(), {"a": NUMBERS, "b": Discrete(3), "c": MultiDiscrete((2, 2)), "d": Box(())}),
+        (Mlp(), {"a": Box((8, 8, 3), "float32")}),
+        (Conv(), {"a": PLANES}),
+        (Conv(), {"a": PLANES, "b": NUMBERS}),
+        (Conv(), {"a": Box((36, 36, 1), "uint8")}),
+        (Impala(), {"a": Box((10, 10, 3), "uint8")}),
+    ],
+)
+def test_what_fits(model: Mlp | Conv | Impala, seen: dict[str, Space]) -> None:
+    """Nothing is said about a model that can see the world."""
+    assert told(model, **seen) == ""
+
+
+@pytest.mark.parametrize(
+    ("model", "seen", "sentences"),
+    [
+        (Mlp(), {"a": PLANES}, ("shows images (a (72, 96, 4))", "--set model=conv")),
+        (Conv(), {"a": NUMBERS}, ("conv sees one image", "shows no image", "--set model=mlp")),
+        (Conv(), {"a": PLANES, "b": PLANES}, ("several images (a (72, 96, 4), b (72, 96, 4))",)),
+        (Conv(), {"a": Box((35, 96, 4), "uint8")}, ("at least 36x36", "35x96", "model=impala")),
+        (Impala(), {"a": NUMBERS}, ("impala sees one image", "--set model=mlp")),
+    ],
+)
+def test_what_does_not_fit(
+    model: Mlp | Conv | Impala, seen: dict[str, Space], sentences: tuple[str, ...]
+) -> None:
+    """One sentence says what is shown, what can be seen and what to type instead."""
+    found = told(model, **seen)
+    for sentence in sentences:
+        assert sentence in found
+    assert "gym:CartPole-v1" in found
+
+
+def test_stacked_images_are_told_as_they_are_seen() -> None:
+    """The shape in the sentence is that of the stack."""
+    assert "a (72, 96, 16)" in told(Mlp(), 4, a=PLANES)
+
+
+def test_stacking_lengthens_the_last_axis() -> None:
+    """Arrays, numbers, choices: what a network sees of three frames."""
+    seen: dict[str, Space] = {
+        "image": PLANES,
+        "number": Box(()),
+        "choice": Discrete(5),
+        "choices": MultiDiscrete((2, 3)),
+    }
+    found = stacked(Spaces(seen, Discrete(2)), 3)
+    assert found["image"].shape == (72, 96, 12)
+    assert is_image(found["image"])
+    assert found["number"].shape == (3,)
+    assert found["choice"] == MultiDiscrete((5, 5, 5))
+    assert found["choices"] == MultiDiscrete((2, 3, 2, 3, 2, 3))
+    assert [vector_width(found[name]) for name in ("number", "choice", "choices")] == [3, 15, 15]
+    assert stacked(Spaces(seen, Discrete(2)), 1) == seen
+
+
+@pytest.mark.parametrize(
+    ("env", "changes"),
+    [
+        (
+            "sleeper:?mean=0&observation=36x40x1&dtype=uint8",
+            {"model": Conv(hidden=32), "frame_stack": 2},
+        ),
+        (
+            "sleeper:?mean=0&observation=9x7x3&dtype=uint8",
+            {"model": Impala(channels=(4, 4), hidden=16)},
+        ),
+        ("python:tests.fakes.small_worlds:Small?agents=3", {"frame_stack": 3}),
+        ("gym:CartPole-v1", {"model": Mlp(hidden=())}),
+        ("gym:CartPole-v1", {"model": Mlp(hidden=(16,), activation="relu", shared=True)}),
+    ],
+)
+def test_what_fits_can_be_learnt_with(env: str, changes: dict[str, object]) -> None:
+    """Every kind of model and of observation makes a whole run, with the first ratio at 1."""
+    updates = outcome(small(env, **changes))
+    assert [update.told["train/ratio_error_first"] for update in updates] == [0.0] * 3

@@ -1,0 +1,181 @@
+"""Batches: the probe finds out what is safe, and actors keep to it whatever arrives together."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from hts.config import Conv, Experiment, Mlp
+from hts.determinism.invariance import Strategy, probe
+from hts.memory.storage import Rows, Storage
+from hts.memory.versions import Version
+from hts.models.policy import Policy, initial_parameters
+from hts.models.spaces import stacked
+from hts.roles.actor import Actor
+from hts.runtime.assemble import Plan, plan
+from hts_envs.contract import Array
+from hts_envs.registry import parse
+from tests.fakes.runs import experiment
+
+REPLICAS = 48
+WORDS = ("action", "log_prob", "value", "bootstrap")
+WIDE = experiment(replicas=REPLICAS, rollout=4)
+AWKWARD = dataclasses.replace(WIDE, model=Mlp(hidden=(33,)))
+WORLDS = {
+    "an mlp": WIDE,
+    "a layer of 33 units": AWKWARD,
+    "continuous actions": dataclasses.replace(WIDE, env="gym:Pendulum-v1", frame_stack=3),
+    "several agents and choices": dataclasses.replace(
+        WIDE, env="python:tests.fakes.small_worlds:Small?action=many&agents=3"
+    ),
+    "images": dataclasses.replace(
+        WIDE,
+        env="sleeper:?mean=0&observation=36x36x1&dtype=uint8",
+        model=Conv(hidden=33),
+        frame_stack=2,
+    ),
+}
+
+
+def planned(asked: Experiment) -> Plan:
+    return plan(asked, parse(asked.env), "cpu")
+
+
+def trained(found: Plan) -> Version:
+    """Parameters as they are after some learning: no zeros, no small heads."""
+    policy = found.policy()
+    first = initial_parameters(policy, 0)
+    moved = torch.randn(len(first), generator=torch.Generator().manual_seed(0)) * 0.1
+    return Version(0, first + moved)
+
+
+def noisy_storage(found: Plan) -> Storage:
+    """A storage full of frames, ages and keys such as a rollout leaves."""
+    storage = Storage(found.sizes, found.spaces)
+    storage.version = 0
+    random = np.random.default_rng(0)
+    for name in storage.fields:
+        for kind in ("frames", "finals"):
+            array = storage.arrays[f"{kind}.{name}"]
+            drawn = random.normal(size=array.shape)
+            if array.dtype.kind != "f":
+                drawn = np.abs(drawn * 1000) % (256 if array.dtype == np.uint8 else 5)
+            array[:] = drawn.astype(array.dtype)
+    storage.age[:] = random.integers(0, 9, storage.age.shape)
+    storage.key[:] = random.integers(0, 2**63, storage.key.shape, np.uint64)
+    return storage
+
+
+def answers(actor: Actor, storage: Storage, version: Version, batches: list[Array]) -> bytes:
+    """Every row's action and values of every kind, asked in these batches."""
+    for name in WORDS:
+        storage.arrays[name][:] = 0
+    for replicas in batches:
+        for step in (0, 3):
+            actor.act(storage, Rows(replicas, np.full(len(replicas), step)), version)
+        actor.value(storage, Rows(replicas, np.full(len(replicas), 1), final=True), version)
+        actor.value(storage, Rows(replicas, np.full(len(replicas), 4)), version)
+    return b"".join(storage.arrays[name].tobytes() for name in WORDS)
+
+
+def arrivals(seed: int) -> list[Array]:
+    """All replicas in a random order, in batches of random sizes."""
+    random = np.random.default_rng(seed)
+    cuts = np.flatnonzero(random.random(REPLICAS) < random.choice([0.05, 0.2, 0.6]))
+    return [part for part in np.split(random.permutation(REPLICAS), cuts) if len(part)]
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_an_answer_does_not_depend_on_what_is_asked_with_it(name: str) -> None:
+    """The strategy that the probe chose, in twelve random orders and cuts: the same bytes."""
+    found = planned(WORLDS[name])
+    actor = Actor(found.policy(), found.strategy().padding, REPLICAS)
+    storage, version = noisy_storage(found), trained(found)
+    expected = answers(actor, storage, version, [np.arange(REPLICAS)])
+    for seed in range(12):
+        assert answers(actor, storage, version, arrivals(seed)) == expected, f"order {seed}"
+
+
+def test_without_a_strategy_an_answer_does_depend_on_it() -> None:
+    """What the strategies are for: on some machine or other, and then the test above means
+    something. Where even unpadded batches are bit-equal, the probe has to say so."""
+    for asked in (WIDE, AWKWARD):
+        found = planned(asked)
+        actor = Actor(found.policy(), 1, REPLICAS)
+        storage, version = noisy_storage(found), trained(found)
+        said = {answers(actor, storage, version, arrivals(seed)) for seed in range(12)}
+        assert (len(said) == 1) == (found.strategy().padding == 1)
+
+
+def test_awkward_widths_need_fixed_places_where_positions_show() -> None:
+    """The probe agrees with a plain experiment: does a row's answer depend on its position, with
+    everything padded to 32?"""
+    found = planned(AWKWARD)
+    actor = Actor(found.policy(), 32, REPLICAS)
+    storage, version = noisy_storage(found), trained(found)
+    orders = [np.random.default_rng(seed).permutation(REPLICAS) for seed in range(8)]
+    said = {answers(actor, storage, version, [order]) for order in orders}
+    if len(said) > 1:
+        assert found.strategy() == Strategy(0, "rows depend on their place at every padding tried")
+
+
+def test_fixed_places_keep_every_replica_where_it_is() -> None:
+    """Padding 0 with a network that would not need it gives the same actions as with padding."""
+    found = planned(WIDE)
+    storage, version = noisy_storage(found), trained(found)
+    fixed = Actor(found.policy(), 0, REPLICAS)
+    expected = answers(fixed, storage, version, [np.arange(REPLICAS)])
+    for seed in range(4):
+        assert answers(fixed, storage, version, arrivals(seed)) == expected
+    actions = storage.action.copy()
+    answers(Actor(found.policy(), 16, REPLICAS), storage, version, [np.arange(REPLICAS)])
+    assert np.array_equal(storage.action, actions)
+
+
+def test_the_probe_does_not_look_at_a_network_of_zeros() -> None:
+    """A network that answers 0 to everything would pass any probe: parameters are moved first,
+    and put back."""
+    found = planned(AWKWARD)
+    policy = found.policy()
+    assert not bool(policy.vector.any())
+    seen = stacked(found.spaces, AWKWARD.frame_stack)
+    assert probe(policy, seen).padding == found.strategy().padding
+    assert not bool(policy.vector.any())
+
+
+def test_the_strategy_says_why() -> None:
+    """One sentence for the terminal and the manifest, with the padding in it."""
+    strategy = planned(WIDE).strategy()
+    if strategy.padding:
+        assert strategy.why == f"bit-equal rows in every batch padded to {strategy.padding}"
+
+
+def test_an_actor_answers_with_the_version_it_is_asked_for() -> None:
+    """One version after the other and back: the parameters are loaded anew each time."""
+    found = planned(WIDE)
+    actor = Actor(found.policy(), 4, REPLICAS)
+    storage, version = noisy_storage(found), trained(found)
+    everyone = [np.arange(REPLICAS)]
+    first = answers(actor, storage, version, everyone)
+    storage.version = 1
+    assert answers(actor, storage, Version(1, version.parameters * 2), everyone) != first
+    storage.version = 0
+    assert answers(actor, storage, version, everyone) == first
+    with pytest.raises(AssertionError, match="I3"):
+        answers(actor, storage, dataclasses.replace(version, number=1), everyone)
+
+
+def test_parameters_are_copied_into_a_policy() -> None:
+    """Rule 33: what is learnt in a policy never reaches the version it was loaded from."""
+    found = planned(WIDE)
+    policy: Policy = found.policy()
+    version = trained(found)
+    before = version.parameters.clone()
+    policy.load(version.parameters)
+    policy.vector.add_(1.0)
+    assert torch.equal(version.parameters, before)
+    for parameter in policy.network.parameters():
+        assert parameter.numel() == 0 or parameter.data_ptr() >= policy.vector.data_ptr()

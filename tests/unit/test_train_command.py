@@ -1,0 +1,137 @@
+"""`hts-train` as a person runs it: a real process, its exit code and what it leaves behind."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+COMMAND = (sys.executable, "-W", "error", "-m", "hts.cli.train")
+SERIAL = ("--set", "machine.serial=true")
+
+
+def train(*typed: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*COMMAND, *typed], capture_output=True, text=True, timeout=100)
+
+
+def read(path: Path) -> Any:
+    return json.loads(path.read_text())
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@pytest.fixture(scope="module")
+def record(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The record of one smoke run, in one process."""
+    path = tmp_path_factory.mktemp("runs") / "deep" / "smoke"
+    said = train("--config", "smoke", *SERIAL, "--run-dir", str(path))
+    assert said.returncode == 0, said.stderr
+    assert "hts-train: done: digest" in said.stderr
+    assert "Traceback" not in said.stderr
+    return path
+
+
+def test_the_manifest_says_what_was_run(record: Path) -> None:
+    """Resolved values with their origins, versions, numerics, how inference is batched."""
+    found = read(record / "manifest.json")
+    assert found["config"]["experiment.replicas"] == 4
+    assert "smoke.yaml" in found["origins"]["experiment.replicas"]
+    assert len(found["experiment"]) == 16
+    assert {"torch", "numpy", "gymnasium"} <= set(found["versions"])
+    assert {"torch", "python", "cpu", "device"} <= set(found["numerics"])
+    assert "rows" in found["inference"]
+    assert "commit" in found
+
+
+def test_there_is_a_line_for_each_update(record: Path) -> None:
+    """4,096 steps in rollouts of 128: 32 lines in both records, with what is promised in each."""
+    digests, metrics = lines(record / "digests.jsonl"), lines(record / "metrics.jsonl")
+    assert [line["update"] for line in digests] == list(range(1, 33))
+    assert [line["steps"] for line in metrics] == list(range(128, 4097, 128))
+    assert all(set(line) == {"update", "rollout", "parameters", "chain"} for line in digests)
+    assert len({line["chain"] for line in digests}) == 32
+    for name in ("train/entropy", "train/policy_loss", "train/value_loss", "episode/return"):
+        assert name in metrics[-1]
+    assert all(line["train/ratio_error_first"] == 0.0 for line in metrics)
+
+
+def test_the_result_says_how_it_ended(record: Path) -> None:
+    """At least steps, updates, digest, speed, seconds and the mean return; and that it is done."""
+    found = read(record / "result.json")
+    assert {"steps", "updates", "digest", "sps", "seconds", "return_mean"} <= set(found)
+    assert (found["status"], found["steps"], found["updates"]) == ("done", 4096, 32)
+    assert found["digest"] == lines(record / "digests.jsonl")[-1]["chain"]
+    assert found["return_mean"] == lines(record / "metrics.jsonl")[-1]["episode/return"]
+    assert found["episodes"] > 20
+    assert not list(record.glob(".*")), "nothing half-written is left"
+
+
+@pytest.mark.parametrize("layout", [SERIAL, ("--executors", "2")], ids=["serial", "parallel"])
+def test_one_interruption_ends_it_cleanly(layout: tuple[str, ...], tmp_path: Path) -> None:
+    """Ctrl-C in the middle: exit code 130 within three seconds, and a record that says so."""
+    path = tmp_path / "run"
+    world = "python:tests.fakes.small_worlds:Announcing"
+    typed = ("--config", "smoke", "--env", world, "--steps", "1e9", *layout, "--run-dir", str(path))
+    process = subprocess.Popen([*COMMAND, *typed], stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "step 300 is played" in line:
+            break
+    process.send_signal(signal.SIGINT)
+    since = time.monotonic()
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130, said
+    assert time.monotonic() - since < 3.0
+    assert "Traceback" not in said
+    found = read(path / "result.json")
+    assert found["status"] == "interrupted"
+    digests = lines(path / "digests.jsonl")
+    assert len(digests) == len(lines(path / "metrics.jsonl"))
+    assert found["updates"] in (len(digests), len(digests) + 1)
+
+
+@pytest.mark.parametrize(
+    ("typed", "sentences"),
+    [
+        (("--actors", "4", "--learners", "2"), ("machine.actors", "machine.learners")),
+        (("--executors", "5"), ("5 executors for 4 replicas",)),
+        (("--set", "model=conv"), ("conv sees one image", "shows no image", "--set model=mlp")),
+    ],
+)
+def test_what_cannot_be_run_is_refused(
+    typed: tuple[str, ...], sentences: tuple[str, ...], tmp_path: Path
+) -> None:
+    """A layout or a model that does not fit: one sentence, exit code 2, and no directory."""
+    path = tmp_path / "run"
+    said = train("--config", "smoke", *typed, "--run-dir", str(path))
+    assert said.returncode == 2, said.stderr
+    assert all(sentence in said.stderr for sentence in sentences), said.stderr
+    assert "Traceback" not in said.stderr
+    assert not path.exists()
+
+
+def test_a_run_directory_is_never_written_twice(record: Path) -> None:
+    """What exists already is refused, and left as it was."""
+    before = {path.name: path.read_bytes() for path in record.iterdir()}
+    said = train("--config", "smoke", *SERIAL, "--run-dir", str(record))
+    assert said.returncode == 2, said.stderr
+    assert "it exists already; name a new one" in said.stderr
+    assert {path.name: path.read_bytes() for path in record.iterdir()} == before
+
+
+def test_a_run_that_diverges_fails_with_a_sentence(tmp_path: Path) -> None:
+    """Parameters that are not finite: exit code 1, and the record says which update."""
+    path = tmp_path / "run"
+    steep = ("--set", "learning_rate=1e38")
+    said = train("--config", "smoke", *steep, *SERIAL, "--run-dir", str(path))
+    assert said.returncode == 1, said.stderr
+    assert "made parameters that are not finite" in said.stderr
+    assert read(path / "result.json")["status"].startswith("failed: update 1 ")
