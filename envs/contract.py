@@ -124,7 +124,12 @@ class BatchedStep(NamedTuple):
 
 @dataclass(frozen=True)
 class Place:
-    """Where a world is built: its first replica, how many it holds, a seed known beforehand."""
+    """Where a world is built: its first replica, how many it holds, a seed known beforehand.
+
+    The seed of a single world is its replica's own. That of a batched world is the run's, which
+    it folds with the number of each of its replicas, so that a run cut into other blocks is the
+    same run.
+    """
 
     replica: int = 0
     replicas: int = 1

@@ -19,6 +19,7 @@ class RoleFailed(HtsError):
 
     def __init__(self, role: str, what: str) -> None:
         super().__init__(f"{role} failed: {what.rstrip()}")
+        self.short = f"{role} failed: {what.rstrip().splitlines()[-1]}"
 
 
 class WrongUsage(HtsError):

@@ -9,6 +9,8 @@ from hts.config.records import A2C, PPO, Config, Experiment, Machine
 from hts_envs.errors import WorldError
 from hts_envs.registry import parse
 
+_LEAST_ROWS = 4
+
 
 def check(config: Config) -> list[str]:
     """Sentences that say what is wrong with the values taken together; empty when all is well."""
@@ -46,6 +48,12 @@ def _sizes(experiment: Experiment) -> Iterator[str]:
             f"experiment.shards: a minibatch of {rows // parts:,} rows ({made}, {parts:,} parts) "
             f"does not divide into {experiment.shards:,} shards; "
             f"{_divisors(rows // parts, experiment.shards)}"
+        )
+    elif rows // parts // experiment.shards < _LEAST_ROWS:
+        yield (
+            f"experiment.shards: {made}, {parts:,} minibatches and {experiment.shards:,} shards "
+            f"leave {rows // parts // experiment.shards} rows in each; it must be at least "
+            f"{_LEAST_ROWS}, or a row is not the same bits when acting and when learning"
         )
 
 

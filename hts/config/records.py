@@ -24,7 +24,7 @@ Workers: TypeAlias = Annotated[int, Range(1)] | Literal["auto"]
 Actors: TypeAlias = Annotated[int, Range(0, 16)] | Literal["auto"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class A2C:
     """Advantage actor-critic: one optimiser step for each rollout."""
 
@@ -42,7 +42,7 @@ class A2C:
     max_gradient_norm: Positive = option(0.5, "gradients are scaled down to this norm")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PPO:
     """Proximal policy optimisation: epochs of minibatches over each rollout."""
 
@@ -65,7 +65,7 @@ class PPO:
     max_gradient_norm: Positive = option(0.5, "gradients are scaled down to this norm")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Mlp:
     """Fully connected layers, for observations that are vectors."""
 
@@ -75,7 +75,7 @@ class Mlp:
     shared: bool = option(False, "policy and value use the same layers")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Conv:
     """Three convolutions (32 of 8x8/4, 64 of 4x4/2, 64 of 3x3/1) and a layer, for images."""
 
@@ -83,7 +83,7 @@ class Conv:
     hidden: Count = option(512, "width of the layer behind the convolutions")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Impala:
     """The residual net of the IMPALA paper, for images."""
 
@@ -101,7 +101,7 @@ def variants(union: Any) -> dict[str, type[Any]]:
     return {record.__dataclass_fields__["name"].default: record for record in get_args(union)}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Experiment:
     """Whatever changes the result."""
 
@@ -141,7 +141,7 @@ class Experiment:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Machine:
     """Whatever must never change the result."""
 
@@ -154,7 +154,7 @@ class Machine:
     device: str = option("auto", "auto, cpu, cuda or cuda:N")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Config:
     """The resolved configuration of a run."""
 

@@ -33,6 +33,7 @@ class Purpose(IntEnum):
     EXPLORATION = 7
     CHECK = 8  # the actions that an examined simulator is given
     EVALUATION_ACTION = 9
+    BUILD = 10  # what a simulator may draw while it is built
 
 
 def key(seed: int, purpose: Purpose, replica: int = 0, episode: int = 0, step: int = 0) -> int:

@@ -40,10 +40,13 @@ class Categorical(Distribution):
 
     def __init__(self, n: int) -> None:
         self.size, self.noise = n, 1
+        self._first = torch.ones(n, n).tril()
 
     def sample(self, head: Tensor, uniforms: Tensor) -> Tensor:
-        below = torch.softmax(head, -1).cumsum(-1) <= uniforms
-        return below.sum(-1).clamp_(max=self.size - 1)
+        chances = torch.softmax(head, -1)
+        # Sums of the first 1, 2, ... chances; cumsum has no deterministic form on a GPU.
+        sums = (chances.unsqueeze(-2) * self._first.to(head.device)).sum(-1)
+        return (sums <= uniforms).sum(-1).clamp_(max=self.size - 1)
 
     def log_prob(self, head: Tensor, action: Tensor) -> Tensor:
         return torch.log_softmax(head, -1).gather(-1, action[:, None]).squeeze(-1)

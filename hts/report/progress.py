@@ -30,6 +30,10 @@ class Progress:
     episodes: int = 0
     _told: float = 0.0
 
+    def start(self) -> None:
+        """The clock runs from here: what came before was preparation."""
+        self.started = time.perf_counter()
+
     @property
     def steps(self) -> int:
         return self.updates * self.experiment.rows

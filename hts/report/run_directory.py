@@ -48,7 +48,7 @@ class RunDirectory:
         self._metrics = (path / "metrics.jsonl").open("w", encoding="utf-8")
         self._digests = (path / "digests.jsonl").open("w", encoding="utf-8")
 
-    def manifest(self, resolved: Resolved, device: str, strategy: str) -> None:
+    def manifest(self, resolved: Resolved, device: str) -> None:
         """What is run, and under which numerics."""
         experiment = resolved.config.experiment
         record = {
@@ -56,7 +56,6 @@ class RunDirectory:
             "config": flatten(resolved.config),
             "origins": dict(resolved.origins),
             "numerics": numerics.describe(device),
-            "inference": strategy,
             "versions": _versions(),
             "commit": _commit(),
         }
@@ -67,6 +66,10 @@ class RunDirectory:
         for file, record in ((self._digests, dataclasses.asdict(link)), (self._metrics, metrics)):
             file.write(json.dumps(record) + "\n")
             file.flush()
+
+    def failure(self, text: str) -> None:
+        """What went wrong, with its traceback."""
+        (self.path / "failure.txt").write_text(text.rstrip() + "\n", encoding="utf-8")
 
     def result(self, record: Mapping[str, Any]) -> None:
         """How the run ended."""

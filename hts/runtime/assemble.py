@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from hts.config import Experiment
 from hts.determinism.digest import Digest, Link
 from hts.determinism.invariance import Strategy, probe
+from hts.determinism.keys import Purpose, key
 from hts.errors import BadConfig
 from hts.learn.normalise import ObservationScale
 from hts.machine import Sizes
@@ -20,7 +21,7 @@ from hts.roles.actor import Actor
 from hts.roles.blocks import BatchedBlock, Block, Episode, WorldBlock
 from hts.roles.executor import Executor
 from hts.runtime.jitter import Jitter
-from hts_envs.contract import BatchedWorld, Box, Place, Spaces
+from hts_envs.contract import SEED_LIMIT, BatchedWorld, Box, Place, Spaces
 from hts_envs.registry import Spec, make
 
 
@@ -120,7 +121,8 @@ def _blocks(spec: Spec, replicas: range, seed: int) -> list[Block]:
         return [BatchedBlock(world, replicas.start, seed)]
     blocks: list[Block] = []
     for replica in replicas:
-        world = make(spec, Place(replica, 1, seed))
+        built_with = key(seed, Purpose.BUILD, replica) % SEED_LIMIT
+        world = make(spec, Place(replica, 1, built_with))
         assert not isinstance(world, BatchedWorld), f"{spec.canonical()} said it was single"
         blocks.append(WorldBlock(world, replica, seed))
     return blocks

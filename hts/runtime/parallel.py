@@ -52,8 +52,12 @@ class ParallelRun:
                 self._memory.arena,
             )
             self.children.append(Child(f"executor {index}", executor_process.run, assignment))
-        for child in self.children:
-            child.wait_message()  # ready: its worlds are built
+        try:
+            for child in self.children:
+                child.wait_message()  # ready: its worlds are built
+        except BaseException:
+            self.close()
+            raise
 
     def __iter__(self) -> Iterator[Updated]:
         """Update after update, in the order of the rollouts."""

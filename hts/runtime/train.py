@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 from pathlib import Path
 
 import torch
 
 from hts.config import Machine, Resolved
-from hts.errors import BadConfig, RoleFailed
+from hts.errors import BadConfig, RoleFailed, WrongUsage
 from hts.report.progress import Progress
 from hts.report.run_directory import RunDirectory, default_path
 from hts.runtime.assemble import Plan, plan
@@ -24,36 +25,56 @@ def train(resolved: Resolved, run_dir: Path | None) -> int:
     """Run the experiment; returns the exit code."""
     config = resolved.config
     _not_there_yet(config.machine)
+    if run_dir is not None and run_dir.exists():
+        raise WrongUsage(f"--run-dir {run_dir}: it exists already; name a new one")
     spec, device = parse(config.experiment.env), device_of(config.machine)
     found = plan(config.experiment, spec, device, config.machine.jitter)
-    run = make_run(found, spec, config.machine)
+    record = RunDirectory(run_dir or default_path(config))
+    record.manifest(resolved, device)
+    _say(f"experiment {config.experiment.identity()} in {record.path}")
+    progress = Progress(config.experiment)
+    code, status, digest = DONE, "done", found.digest().chain
+    run: SerialRun | ParallelRun | None = None
     try:
-        record = RunDirectory(run_dir or default_path(config))
-        record.manifest(resolved, device, run.strategy.why)
-        _say(f"experiment {config.experiment.identity()} in {record.path}")
+        run = make_run(found, spec, config.machine)
         _say(f"inference: {run.strategy.why}")
-        return _follow(run, Progress(config.experiment), record)
+        _follow(run, progress, record)
+    except KeyboardInterrupt:
+        code, status = INTERRUPTED, "interrupted"
+    except Exception as error:
+        code, status = FAILED, f"failed: {_in_short(error)}"
+        record.failure(str(error) if isinstance(error, RoleFailed) else traceback.format_exc())
     finally:
-        run.close()
+        how = {}
+        if run is not None:
+            digest = run.digest.chain
+            run.close()
+            how = {"inference": run.strategy.why, "time": run.time_budget()}
+            _say(f"time: {run.time_budget()}")
+        record.result({**progress.result(status, digest), **how})
+    _say(f"{status}: digest {digest}, record in {record.path}")
+    return code
 
 
-def _follow(run: SerialRun | ParallelRun, progress: Progress, record: RunDirectory) -> int:
-    """Update after update, until the last one, an interruption or a failure."""
-    status, code, metrics = "done", DONE, {}
+def _follow(run: SerialRun | ParallelRun, progress: Progress, record: RunDirectory) -> None:
+    """Update after update, until the last one."""
+    progress.start()
+    metrics: dict[str, float] = {}
     try:
         for updated in run:
             metrics = progress.update(updated.told, updated.episodes)
             record.update(updated.link, metrics)
             progress.tell(metrics, updated.link.chain)
-    except KeyboardInterrupt:
-        status, code = "interrupted", INTERRUPTED
-    except (FloatingPointError, RoleFailed) as error:
-        status, code = f"failed: {error}", FAILED
-    progress.tell(metrics, run.digest.chain, last=True)
-    record.result(progress.result(status, run.digest.chain))
-    _say(f"time: {run.time_budget()}")
-    _say(f"{status}: digest {run.digest.chain}, record in {record.path}")
-    return code
+    finally:
+        progress.tell(metrics, run.digest.chain, last=True)
+
+
+def _in_short(error: Exception) -> str:
+    """One line: what went wrong; the record of the run holds the rest."""
+    if isinstance(error, RoleFailed):
+        return f"{error.short} (more in failure.txt)"
+    first = next(iter(str(error).splitlines()), "") or type(error).__name__
+    return f"{first} (more in failure.txt)"
 
 
 def device_of(machine: Machine) -> str:

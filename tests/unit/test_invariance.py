@@ -119,7 +119,9 @@ def test_awkward_widths_need_fixed_places_where_positions_show() -> None:
     orders = [np.random.default_rng(seed).permutation(REPLICAS) for seed in range(8)]
     said = {answers(actor, storage, version, [order]) for order in orders}
     if len(said) > 1:
-        assert found.strategy() == Strategy(0, "rows depend on their place at every padding tried")
+        assert found.strategy() == Strategy(
+            0, "fixed places in a batch of all replicas, for rows depend on their place"
+        )
 
 
 def test_fixed_places_keep_every_replica_where_it_is() -> None:

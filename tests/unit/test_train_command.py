@@ -40,14 +40,13 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_manifest_says_what_was_run(record: Path) -> None:
-    """Resolved values with their origins, versions, numerics, how inference is batched."""
+    """Resolved values with their origins, versions and numerics."""
     found = read(record / "manifest.json")
     assert found["config"]["experiment.replicas"] == 4
     assert "smoke.yaml" in found["origins"]["experiment.replicas"]
     assert len(found["experiment"]) == 16
     assert {"torch", "numpy", "gymnasium"} <= set(found["versions"])
     assert {"torch", "python", "cpu", "device"} <= set(found["numerics"])
-    assert "rows" in found["inference"]
     assert "commit" in found
 
 
@@ -71,6 +70,8 @@ def test_the_result_says_how_it_ended(record: Path) -> None:
     assert found["digest"] == lines(record / "digests.jsonl")[-1]["chain"]
     assert found["return_mean"] == lines(record / "metrics.jsonl")[-1]["episode/return"]
     assert found["episodes"] > 20
+    assert "rows" in found["inference"]
+    assert "take turns" in found["time"]
     assert not list(record.glob(".*")), "nothing half-written is left"
 
 
@@ -135,3 +136,20 @@ def test_a_run_that_diverges_fails_with_a_sentence(tmp_path: Path) -> None:
     assert said.returncode == 1, said.stderr
     assert "made parameters that are not finite" in said.stderr
     assert read(path / "result.json")["status"].startswith("failed: update 1 ")
+
+
+@pytest.mark.parametrize("layout", [SERIAL, ("--executors", "2")])
+def test_a_simulator_that_raises_is_told_in_a_line_and_kept_whole(
+    tmp_path: Path, layout: tuple[str, ...]
+) -> None:
+    """Exit code 1, one line with the simulator's words, the traceback in the run's directory."""
+    path = tmp_path / "run"
+    world = ("--env", "python:tests.fakes.failing:make?after=5")
+    said = train("--config", "smoke", *world, *layout, "--run-dir", str(path))
+    assert said.returncode == 1
+    assert "Traceback" not in said.stderr
+    assert "the simulator's own words" in said.stderr
+    assert read(path / "result.json")["status"].startswith("failed: ")
+    failure = (path / "failure.txt").read_text()
+    assert "Traceback" in failure
+    assert "the simulator's own words" in failure
