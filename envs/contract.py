@@ -12,7 +12,9 @@ Both speak of the same things:
 * What a world returns belongs to the caller: the next step changes none of it.
 * Rewards are the world's own; clipping, frame stacks and normalisation are the machine's.
 * The facts of an ended episode hold at least "return" (raw, summed over the agents' mean) and
-  "length" (steps); a world adds what it knows ("score", "lives", ...).
+  "length" (steps); a world adds what it knows ("score", "lives", ...). Where rewards are shaped,
+  "shaped_return" is what they add up to; where an end for learning is not the end of a game,
+  "game_over" says so, and "game_return" and "game_length" come with its true end.
 """
 
 from __future__ import annotations

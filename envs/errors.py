@@ -11,6 +11,12 @@ The first three are the user's to mend and say how; a command line turns them in
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
+_CHECKOUT = Path(__file__).resolve().parent.parent
+_FOR_TESTS = ("envpool",)  # what the set-up brings only where tests are run
+
 
 class WorldError(Exception):
     """Any failure of a world; its text is one sentence for the person who typed the name."""
@@ -26,6 +32,14 @@ class BadOption(WorldError):
 
 class MissingPackages(WorldError):
     """The family needs packages that are not installed on this machine."""
+
+
+def install_command(extra: str, checkout: Path = _CHECKOUT) -> str:
+    """What installs an extra: the set-up of the checkout that this is, or else pip."""
+    setup = checkout / "tools" / "setup.sh"
+    if not setup.is_file():
+        return f"pip install 'hts[{extra}]'"
+    return os.path.relpath(setup) + (" dev" if extra in _FOR_TESTS else "")
 
 
 class BrokenSimulator(WorldError):

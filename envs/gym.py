@@ -22,7 +22,7 @@ from typing import Annotated, Any
 
 from hts_envs import quiet
 from hts_envs.contract import Place, World
-from hts_envs.errors import BadName, BrokenSimulator, MissingPackages, WorldError
+from hts_envs.errors import BadName, BrokenSimulator, MissingPackages, WorldError, install_command
 from hts_envs.options import Range, option
 from hts_envs.registry import Family, Spec
 from hts_envs.signature import Signature, signature_of
@@ -172,7 +172,7 @@ def _refusal(owner: str, error: Exception) -> WorldError:
     if package is None:
         return BrokenSimulator(f"{owner} could not be built: {_first_line(error)}")
     if package in _EXTRAS:
-        command = f"pip install 'hts[{_EXTRAS[package]}]'"
+        command = install_command(_EXTRAS[package])
     else:
         told = re.findall(r"`(pip install [^`]*)`", str(error))
         command = " && ".join(told) or f"pip install {package}"

@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import parse_qsl, quote
 
 from hts_envs.contract import BatchedWorld, Place, World
-from hts_envs.errors import BadName, BadOption, MissingPackages, WorldError
+from hts_envs.errors import BadName, BadOption, MissingPackages, WorldError, install_command
 from hts_envs.options import build, written
 from hts_envs.spelling import hint
 
@@ -130,7 +130,7 @@ def require(found: Family) -> None:
     instead = found.instead()
     raise MissingPackages(
         f"{found.name}: needs {', '.join(absent)}, which is not installed here. "
-        f"Install it with: pip install 'hts[{found.extra}]'" + (f" {instead}" if instead else "")
+        f"Install it with: {install_command(found.extra)}" + (f". {instead}" if instead else "")
     )
 
 

@@ -15,7 +15,7 @@ from hts_envs.batched import mujoco
 from hts_envs.batched.mujoco.options import MujocoOptions
 from hts_envs.batched.options import BallOptions, TorchOptions
 from hts_envs.contract import BatchedWorld, Place
-from hts_envs.errors import BadName, MissingPackages
+from hts_envs.errors import BadName, MissingPackages, install_command
 from hts_envs.registry import Family, Spec
 from hts_envs.spelling import hint
 
@@ -60,7 +60,7 @@ def _make_mujoco(spec: Spec, place: Place) -> BatchedWorld:
     if importlib.util.find_spec("mujoco") is None:
         raise MissingPackages(
             f"batched:{spec.name} needs mujoco, which is not installed here. "
-            "Install it with: pip install 'hts[mujoco]'"
+            f"Install it with: {install_command('mujoco')}"
         )
     return mujoco.make(spec.name, spec.options, place)
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from hts.cli import shell
+from hts_envs.errors import install_command
 from hts_envs.registry import FAMILIES, family, missing
 
 Verdict = Literal["ok", "warning", "blocker"]
@@ -128,7 +129,7 @@ def families() -> Iterator[Line]:
         found = family(name)
         absent = missing(found)
         if absent:
-            mend = f"pip install 'hts[{found.extra}]'"
+            mend = install_command(found.extra)
             yield Line(f"{name}:", f"needs {', '.join(absent)}", "warning", mend)
         else:
             yield Line(f"{name}:", f"{found.summary}{_versions(found.packages)}")

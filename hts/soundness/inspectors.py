@@ -192,7 +192,9 @@ class FactsInspector(Inspector):
             if f"facts.{name}" not in fields:
                 self.blame(name, f"the facts of an ended episode lack {name!r}", position)
                 return
-        length, total = float(fields["facts.length"]), float(fields["facts.return"])
+        # Where rewards are shaped, what they add up to is told apart from the raw return.
+        paid = fields.get("facts.shaped_return", fields["facts.return"])
+        length, total = float(fields["facts.length"]), float(paid)
         if length != position.step:
             text = f"facts say that the episode had {length:g} steps, it had {position.step}"
             self.blame("wrong length", text, position)

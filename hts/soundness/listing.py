@@ -8,7 +8,7 @@ from typing import Any
 
 import hts_envs
 from hts.soundness.render import WIDTH
-from hts_envs.errors import BadName, MissingPackages
+from hts_envs.errors import BadName, MissingPackages, install_command
 from hts_envs.options import describe
 from hts_envs.registry import Family, family, missing
 
@@ -25,7 +25,7 @@ def _family(found: Family) -> dict[str, Any]:
         "summary": found.summary,
         "usable": not absent,
         "missing": absent,
-        "install": f"pip install 'hts[{found.extra}]'" if absent and found.extra else None,
+        "install": install_command(found.extra) if absent and found.extra else None,
     }
 
 

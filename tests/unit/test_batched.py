@@ -112,7 +112,7 @@ class TestNames:
             return None if name == "mujoco" else find(name, package)
 
         monkeypatch.setattr(importlib.util, "find_spec", without)
-        with pytest.raises(MissingPackages, match=r"pip install 'hts\[mujoco\]'"):
+        with pytest.raises(MissingPackages, match=r"Install it with: tools/setup.sh"):
             make("batched:ant")
         assert build("cartpole", 2).replicas == 2
 

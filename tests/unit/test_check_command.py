@@ -149,11 +149,11 @@ def test_a_missing_family_is_listed_with_what_installs_it(
     assert main(["--list"]) == 0
     told = " ".join(capsys.readouterr().out.split())
     assert "atari missing" in told
-    assert "needs a_package_nobody_has; pip install 'hts[atari]'" in told
+    assert "needs a_package_nobody_has; tools/setup.sh" in told
     assert main(["--list", "atari"]) == 0
     assert "missing here: a_package_nobody_has" in capsys.readouterr().out
     assert main(["atari:Pong"]) == 2
-    assert "pip install 'hts[atari]'" in capsys.readouterr().err
+    assert "Install it with: tools/setup.sh" in capsys.readouterr().err
 
 
 def test_the_list_does_not_load_torch() -> None:

@@ -235,7 +235,7 @@ def test_mujoco_that_is_not_installed_is_offered_as_an_extra() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "gym:HalfCheetah-v5: needs mujoco" in done.stdout
-    assert "pip install 'hts[mujoco]'" in done.stdout
+    assert "Install it with: tools/setup.sh" in done.stdout
     assert done.stderr == ""
 
 

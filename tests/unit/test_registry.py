@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from hts_envs import FAMILIES, family, parse
-from hts_envs.errors import BadName, BadOption, MissingPackages
+from hts_envs.errors import BadName, BadOption, MissingPackages, install_command
 from hts_envs.options import describe
 from hts_envs.registry import Family, require
 
@@ -75,8 +76,14 @@ class _Absent(type(family("counting"))):  # type: ignore[misc]
 def test_a_family_without_its_packages_says_how_to_install_them() -> None:
     """The sentence is the command."""
     absent: Family = _Absent()
-    with pytest.raises(MissingPackages, match=r"pip install 'hts\[absent\]'"):
+    with pytest.raises(MissingPackages, match=r"Install it with: tools/setup.sh$"):
         require(absent)
+
+
+def test_outside_a_checkout_the_command_is_pips(tmp_path: Path) -> None:
+    """An installed package has no set-up of its own; in a checkout EnvPool belongs to the tests."""
+    assert install_command("football", tmp_path) == "pip install 'hts[football]'"
+    assert install_command("envpool").endswith("tools/setup.sh dev")
 
 
 def test_names_are_checked_without_importing_a_simulator() -> None:
