@@ -20,7 +20,6 @@ observation (width,) or any number of leading axes.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
@@ -40,10 +39,10 @@ from hts_envs.contract import (
     Traits,
     World,
 )
-from hts_envs.errors import BadName, BrokenSimulator
+from hts_envs.errors import BrokenSimulator
 from hts_envs.options import Range, option
 from hts_envs.randomness import fold_rows, uniform
-from hts_envs.registry import Family, Spec
+from hts_envs.registry import Spec, Unnamed
 
 FIELDS = ("seed_low", "seed_high", "agent", "step", "length", "actions", "previous", "checksum")
 HEAD = len(FIELDS)
@@ -63,31 +62,17 @@ class CountingOptions:
     agents: Annotated[int, Range(1)] = option(1, "agents in a replica, each with its own counters")
     actions: Annotated[int, Range(2)] = option(19, "how many actions there are")
     length: Annotated[int, Range(1)] = option(50, "mean length of an episode, in steps")
-    batch: bool = option(False, "step all replicas behind one call")
+    batch: bool = option(False, "step all replicas behind one call", changes_result=False)
 
 
-class Counting(Family):
+class Counting(Unnamed):
     """One environment, all options."""
 
     name = "counting"
     summary = "observations that prove that nothing was lost, torn or reordered"
 
-    def names(self) -> Sequence[str]:
-        return ("",)
-
-    def resolve(self, name: str) -> str:
-        if name:
-            raise BadName(
-                f"counting: is one environment without a name, got {name!r}: "
-                "write counting: or counting:?option=value"
-            )
-        return ""
-
     def options(self, name: str) -> type[Any]:
         return CountingOptions
-
-    def batched(self, spec: Spec) -> bool:
-        return bool(spec.options.batch)
 
     def make(self, spec: Spec, place: Place) -> World | BatchedWorld:
         if spec.options.batch:

@@ -67,6 +67,24 @@ class Family(ABC):
         return ""
 
 
+class Unnamed(Family):
+    """A family of one environment without a name, single or (option `batch`) batched."""
+
+    def names(self) -> Sequence[str]:
+        return ("",)
+
+    def resolve(self, name: str) -> str:
+        if name:
+            raise BadName(
+                f"{self.name}: is one environment without a name, got {name!r}: "
+                f"write {self.name}: or {self.name}:?option=value"
+            )
+        return ""
+
+    def batched(self, spec: Spec) -> bool:
+        return bool(spec.options.batch)
+
+
 @dataclass(frozen=True)
 class Spec:
     """A checked name: which family, which environment, which options."""

@@ -18,7 +18,6 @@ from __future__ import annotations
 import math
 import struct
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -39,10 +38,9 @@ from hts_envs.contract import (
     Traits,
     World,
 )
-from hts_envs.errors import BadName
 from hts_envs.options import Range, option
 from hts_envs.randomness import fold, fold_rows, normal, uniform
-from hts_envs.registry import Family, Spec
+from hts_envs.registry import Spec, Unnamed
 
 # Purposes under which an episode's seed is folded.
 _WORDS, _LENGTH, _DURATION, _PATTERN = 1, 2, 3, 4
@@ -70,31 +68,17 @@ class SleeperOptions:
         "geometric", "distribution of the lengths"
     )
     actions: Annotated[int, Range(2)] = option(2, "how many actions there are")
-    batch: bool = option(False, "step all replicas behind one call")
+    batch: bool = option(False, "step all replicas behind one call", changes_result=False)
 
 
-class Sleeper(Family):
+class Sleeper(Unnamed):
     """One environment, all options."""
 
     name = "sleeper"
     summary = "a step that takes a random time, for measuring the machine"
 
-    def names(self) -> Sequence[str]:
-        return ("",)
-
-    def resolve(self, name: str) -> str:
-        if name:
-            raise BadName(
-                f"sleeper: is one environment without a name, got {name!r}: "
-                "write sleeper: or sleeper:?option=value"
-            )
-        return ""
-
     def options(self, name: str) -> type[Any]:
         return SleeperOptions
-
-    def batched(self, spec: Spec) -> bool:
-        return bool(spec.options.batch)
 
     def make(self, spec: Spec, place: Place) -> World | BatchedWorld:
         if spec.options.batch:
