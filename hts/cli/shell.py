@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from hts.errors import BadConfig, WrongUsage
 from hts_envs.errors import BadName, BadOption, MissingPackages
@@ -31,6 +31,11 @@ class Parser(argparse.ArgumentParser):
             self.error(f"there is no option {word!r}{close}")
         assert isinstance(found, argparse.Namespace), "no other kind of namespace is given"
         return found
+
+    def error(self, message: str) -> NoReturn:
+        """One sentence, not the whole usage before it."""
+        tell(self.prog, f"{message}; --help lists the options")
+        sys.exit(WRONG_USAGE)
 
 
 def run(command: str, work: Callable[[], int]) -> int:
