@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -116,6 +117,7 @@ def flags(typed: argparse.Namespace) -> list[Given]:
 
 def _run(resolved: Resolved, run_dir: Path | None) -> int:
     """Train, write the record of the run, and say how it ended."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends a run as Ctrl-C does
     numerics.prepare()
     from hts.runtime.train import train  # imports torch, whose numerics had to be set first
 

@@ -14,6 +14,7 @@ import pytest
 
 COMMAND = (sys.executable, "-W", "error", "-m", "hts.cli.train")
 SERIAL = ("--set", "machine.serial=true")
+PARALLEL = ("--executors", "2")
 
 
 def train(*typed: str) -> subprocess.CompletedProcess[str]:
@@ -75,8 +76,14 @@ def test_the_result_says_how_it_ended(record: Path) -> None:
     assert not list(record.glob(".*")), "nothing half-written is left"
 
 
-@pytest.mark.parametrize("layout", [SERIAL, ("--executors", "2")], ids=["serial", "parallel"])
-def test_one_interruption_ends_it_cleanly(layout: tuple[str, ...], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("layout", "told"),
+    [(SERIAL, signal.SIGINT), (PARALLEL, signal.SIGINT), (PARALLEL, signal.SIGTERM)],
+    ids=["serial", "parallel", "parallel, from a service manager"],
+)
+def test_one_interruption_ends_it_cleanly(
+    layout: tuple[str, ...], told: signal.Signals, tmp_path: Path
+) -> None:
     """Ctrl-C in the middle: exit code 130 within three seconds, and a record that says so."""
     path = tmp_path / "run"
     world = "python:tests.fakes.small_worlds:Announcing"
@@ -86,7 +93,7 @@ def test_one_interruption_ends_it_cleanly(layout: tuple[str, ...], tmp_path: Pat
     for line in process.stderr:
         if "step 300 is played" in line:
             break
-    process.send_signal(signal.SIGINT)
+    process.send_signal(told)
     since = time.monotonic()
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130, said
@@ -138,7 +145,7 @@ def test_a_run_that_diverges_fails_with_a_sentence(tmp_path: Path) -> None:
     assert read(path / "result.json")["status"].startswith("failed: update 1 ")
 
 
-@pytest.mark.parametrize("layout", [SERIAL, ("--executors", "2")])
+@pytest.mark.parametrize("layout", [SERIAL, PARALLEL])
 def test_a_simulator_that_raises_is_told_in_a_line_and_kept_whole(
     tmp_path: Path, layout: tuple[str, ...]
 ) -> None:
