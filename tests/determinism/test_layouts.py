@@ -17,7 +17,7 @@ from hts.runtime.parallel import ParallelRun, shares
 from hts.runtime.serial import SerialRun
 from hts_envs import parse
 
-SMALL = ("replicas=6", "rollout=8", "steps=192", "minibatches=2", "shards=2", "epochs=2")
+SMALL = ("replicas=6", "rollout=8", "steps=192", "shards=2")
 EXPERIMENTS = {
     "discrete actions": ("env=gym:CartPole-v1",),
     "continuous actions, both normalisers": (
@@ -31,6 +31,8 @@ EXPERIMENTS = {
     "slow and uneven steps": ("env=sleeper:?mean=2&length=5",),
     "several agents": ("env=python:tests.fakes.team:make",),
     "images, residual net": ("env=sleeper:?mean=0&observation=20x20x2&dtype=uint8", "model=impala"),
+    "football, four frames": ("env=gfootball:run_to_score", "model=conv", "frame_stack=4"),
+    "atari, a2c": ("env=atari:Breakout", "algo=a2c", "model=conv", "frame_stack=4"),
     "turn by turn": ("env=gym:CartPole-v1", "schedule=sync"),
 }
 
