@@ -28,22 +28,27 @@ class Checkpoints:
     def start(self) -> None:
         self.collected = [0] * len(self.collected)
 
-    def add(self, reward: Array, info: Any) -> None:
+    def add(self, reward: Array, info: Any, goals: int) -> None:
         """Add what is collected to the scoring rewards (float32, one for each agent)."""
-        x, y = info.ball_position[0], info.ball_position[1]
+        owner = info.ball_owned_team
+        if owner == -1 and not goals:
+            return  # most steps of a pass: nothing more is asked of the engine's slow objects
         for agent, done in enumerate(self.collected):
-            if reward[agent] == 1:
+            if goals and reward[agent] == 1:
                 reward[agent] += VALUE * (RINGS - done)
                 self.collected[agent] = RINGS
-            elif done < RINGS and self._has_ball(agent, info):
+            elif done < RINGS and self._has_ball(agent, owner, info):
+                x, y = info.ball_position[0], info.ball_position[1]
                 self._collect(reward, agent, (x, y) if agent < self._left else (-x, -y))
 
-    def _has_ball(self, agent: int, info: Any) -> bool:
+    def _has_ball(self, agent: int, owner: int, info: Any) -> bool:
+        if owner != (0 if agent < self._left else 1):
+            return False
         if agent < self._left:
-            team, player = 0, info.left_controllers[agent].controlled_player
+            player = info.left_controllers[agent].controlled_player
         else:
-            team, player = 1, info.right_controllers[agent - self._left].controlled_player
-        return bool(info.ball_owned_team == team and info.ball_owned_player == player)
+            player = info.right_controllers[agent - self._left].controlled_player
+        return bool(info.ball_owned_player == player)
 
     def _collect(self, reward: Array, agent: int, ball: tuple[float, float]) -> None:
         distance = ((ball[0] - 1) ** 2 + ball[1] ** 2) ** 0.5

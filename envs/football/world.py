@@ -88,8 +88,8 @@ class FootballWorld(World):
             reward += self._sides * goals
         self._tally.add(self._mean * goals)
         if self._checkpoints is not None:
-            self._checkpoints.add(reward, self._match.info)
-            self._shaped += float(reward.mean(dtype=np.float64))
+            self._checkpoints.add(reward, self._match.info, goals)
+            self._shaped += sum(reward.tolist()) / self._agents
         terminated = ended or (full_time and self._clock_ends)
         truncated = full_time and not terminated
         observation = self._view.observe(self._match)
