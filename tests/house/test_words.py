@@ -73,7 +73,9 @@ def texts(root: Path) -> Iterator[Path]:
     """What people read: everything with a text's name outside hidden and generated folders."""
     for folder, folders, files in os.walk(root):
         folders[:] = sorted(name for name in folders if not _is_unread(name))
-        yield from (Path(folder, name) for name in sorted(files) if Path(name).suffix in READ)
+        for name in sorted(files):
+            if Path(name).suffix in READ and not name.startswith(".coverage"):
+                yield Path(folder, name)
 
 
 def _is_unread(folder: str) -> bool:
