@@ -15,6 +15,7 @@ from hts.config import Experiment
 from hts.determinism import numerics
 from hts.memory.arena import Arena
 from hts.runtime.process import Pipe
+from hts_envs.contract import Spaces
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,6 +23,9 @@ class Assignment:
     """What one executor is told when it is spawned."""
 
     experiment: Experiment
+    spaces: (
+        Spaces  # as the run found them: a simulator is built where it is stepped, and only there
+    )
     replicas: range
     device: str
     jitter: float
@@ -33,12 +37,12 @@ def run(pipe: Pipe, assignment: Assignment) -> None:
     """The whole life of the process."""
     numerics.prepare()
     from hts.determinism.invariance import Strategy
-    from hts.runtime.assemble import make_executor, plan
+    from hts.runtime.assemble import Plan, make_executor
     from hts.runtime.shared import view
     from hts_envs.registry import parse
 
     spec = parse(assignment.experiment.env)
-    found = plan(assignment.experiment, spec, assignment.device, assignment.jitter)
+    found = Plan(assignment.experiment, assignment.spaces, assignment.device, assignment.jitter)
     memory = view(assignment.memory, found)
     strategy = Strategy(assignment.padding, "as the run found out")
     executor = make_executor(found, spec, assignment.replicas, strategy, memory.storages)

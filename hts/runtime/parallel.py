@@ -45,6 +45,7 @@ class ParallelRun:
         for index, replicas in enumerate(shares(self.experiment.replicas, executors)):
             assignment = Assignment(
                 self.experiment,
+                found.spaces,
                 replicas,
                 found.device,
                 found.jitter,

@@ -66,7 +66,8 @@ def _follow(run: SerialRun | ParallelRun, progress: Progress, record: RunDirecto
             record.update(updated.link, metrics)
             progress.tell(metrics, updated.link.chain)
     finally:
-        progress.tell(metrics, run.digest.chain, last=True)
+        if metrics:
+            progress.tell(metrics, run.digest.chain, last=True)
 
 
 def _in_short(error: Exception) -> str:
