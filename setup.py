@@ -6,7 +6,7 @@ from setuptools import find_packages, setup
 
 HERE = Path(__file__).parent
 
-COMMANDS = ("train", "verify", "check", "doctor")
+COMMANDS = ("train", "verify", "diff", "check", "doctor", "bench")
 
 EXTRAS = {
     # Without its GUI dependencies: hts_envs.football needs the engine, numpy, six and these.

@@ -5,9 +5,20 @@
                                       learner  -->  versions of the parameters  -->  actors
 
 One rollout lives in one storage. Sizes are named: N replicas, T steps of each (`rollout`),
-A agents, H older frames that the first stacks still need (`frame_stack` - 1). Replicas are the
-first axis in memory, so that what one replica did is one piece of memory: it is written by one
-executor, hashed in one call, and rebuilt alone.
+A agents, H older frames that the first stacks still need (`frame_stack` - 1), S numbers of
+recurrent state. Replicas are the first axis in memory, so that what one replica did is one piece
+of memory: it is written by one executor, hashed in one call, and rebuilt alone.
+
+An executor steps its replicas in *blocks*. A block asks at the *desk*: it writes its observations
+and keys into the storage and leaves a ticket (which rollout, which step); an actor writes the
+answers beside them and signs the ticket. All waiting is at doorbells: one for each process.
+
+    block      begin of v --ask (v, 0)--> asked --answered--> step --ask (v, 1)--> ...
+               ... --ask (v, T)--> asked --answered--> its part of v is done --> begin of v + 1
+    begin of v waits until the learner says that rollout v may begin: version v is published
+
+    start      the storages and the desk; then executors, actors and the learner, in any order
+    stop       whoever ends the run ends every process; nobody else needs to know
 
 Invariants, cited by number where they are asserted:
 
@@ -17,6 +28,7 @@ I3  The lag is exactly one: D_v is made with version v, and makes version v + 2
     (v + 1 under schedule sync). Versions 0 and 1 are the same parameters.
 I4  A published version never changes.
 I5  Each replica contributes exactly T steps to each rollout.
+I6  A block asks only after its last ticket was answered, and steps only what was answered.
 """
 
 from __future__ import annotations
@@ -24,10 +36,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hts.config import Experiment
-from hts_envs.contract import Spaces
+from hts_envs.contract import Box, Spaces
 
 ALIVE = 3
 """Versions in memory: two that are acted with, and one being published."""
+
+HASH = 16
+"""Bytes of the hash of what one replica did in one rollout."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +53,16 @@ class Sizes:
     steps: int
     agents: int
     history: int
+    state: int = 0
 
     @staticmethod
     def of(experiment: Experiment, spaces: Spaces) -> Sizes:
         return Sizes(
-            experiment.replicas, experiment.rollout, spaces.agents, experiment.frame_stack - 1
+            experiment.replicas,
+            experiment.rollout,
+            spaces.agents,
+            experiment.frame_stack - 1,
+            experiment.state_size,
         )
 
 
@@ -71,17 +91,68 @@ def storage_arrays(sizes: Sizes, spaces: Spaces) -> tuple[SharedArray, ...]:
         SharedArray(f"finals.{name}", (n, a, *s.shape), s.dtype, "executor", "actor", hashed=False)
         for name, s in spaces.observation.items()
     ]
+    recurrent = [
+        # What step t found; zeroed by whoever reads it where an episode begins.
+        SharedArray("state", (n, t + 1, a, sizes.state), "float32", "actor", "all")
+    ]
     action = spaces.action
     return (
         *frames,
         SharedArray("age", (n, t + 1), "int64", "executor", "all"),
         SharedArray("key", (n, t), "uint64", "executor", "actor"),
+        *(recurrent if sizes.state else ()),
         SharedArray("action", (n, t, a, *action.shape), action.dtype, "actor", "all"),
         SharedArray("log_prob", (n, t, a), "float32", "actor", "learner"),
         SharedArray("value", (n, t, a), "float32", "actor", "learner"),
         SharedArray("reward", (n, t, a), "float32", "executor", "learner"),
-        SharedArray("terminated", (n, t), "bool", "executor", "learner"),
-        SharedArray("truncated", (n, t), "bool", "executor", "learner"),
+        SharedArray("terminated", (n, t), "bool", "executor", "all"),
+        SharedArray("truncated", (n, t), "bool", "executor", "all"),
         SharedArray("bootstrap", (n, t, a), "float32", "actor", "learner"),
         *finals,
     )
+
+
+def normalised(experiment: Experiment, spaces: Spaces) -> dict[str, tuple[int, ...]]:
+    """The fields whose running statistics are published with each version, and their shapes."""
+    if not experiment.normalise_observations:
+        return {}
+    return {
+        name: space.shape
+        for name, space in spaces.observation.items()
+        if isinstance(space, Box) and space.dtype.startswith("float")
+    }
+
+
+def version_arrays(parameters: int, scaled: dict[str, tuple[int, ...]]) -> tuple[SharedArray, ...]:
+    """What is shared of the versions that are alive: two acted with, one being published."""
+    arrays = [
+        SharedArray("published", (ALIVE,), "int64", "learner", "actor"),
+        SharedArray("parameters", (ALIVE, parameters), "float32", "learner", "actor"),
+    ]
+    for name, shape in scaled.items():
+        arrays += [
+            SharedArray(f"{name}.count", (ALIVE,), "float64", "learner", "actor"),
+            SharedArray(f"{name}.mean", (ALIVE, *shape), "float64", "learner", "actor"),
+            SharedArray(f"{name}.squares", (ALIVE, *shape), "float64", "learner", "actor"),
+        ]
+    return tuple(arrays)
+
+
+def desk_arrays(blocks: int, executors: int, replicas: int) -> tuple[SharedArray, ...]:
+    """Who has asked for what, what was answered, and what is complete."""
+    return (
+        SharedArray("asked", (blocks,), "int64", "executor", "actor"),
+        SharedArray("answered", (blocks,), "int64", "actor", "executor"),
+        SharedArray("open", (1,), "int64", "learner", "executor"),
+        SharedArray("filled", (executors,), "int64", "executor", "learner"),
+        SharedArray("hashes", (2, replicas, HASH), "uint8", "executor", "learner"),
+    )
+
+
+TIMES = ("worked", "waited for the learner", "for actors", "for executors", "for simulators")
+"""Where the time of a process goes: seconds since it began, one column each."""
+
+
+def clock_arrays(roles: int) -> tuple[SharedArray, ...]:
+    """A row for each executor, then each actor, then the learner; written by its owner."""
+    return (SharedArray("times", (roles, len(TIMES)), "float64", "all", "report"),)

@@ -34,7 +34,7 @@ FLAGS = {
     "--correction": ("experiment.correction", "NAME", "delayed, ratio, truncated_is or none"),
     "--executors": ("machine.executors", "N|auto", "processes that step environments"),
     "--actors": ("machine.actors", "N|auto", "processes that answer; 0: executors do it"),
-    "--learners": ("machine.learners", "N", "workers that share an update"),
+    "--learners": ("machine.learners", "N|auto", "threads that share an update"),
     "--device": ("machine.device", "NAME", "auto, cpu, cuda or cuda:N"),
 }
 """Named flags that are values of the configuration: path, placeholder, help."""

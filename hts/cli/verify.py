@@ -3,34 +3,59 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
+import itertools
+import signal
 import sys
-from collections.abc import Sequence
+import traceback
+import typing
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from hts.cli import shell, train
-from hts.config import Experiment, Given, configure
+from hts.config import Config, Experiment, Given, Machine, configure
+from hts.config.check import check
 from hts.determinism import numerics
-from hts.errors import WrongUsage
+from hts.errors import BadConfig, RoleFailed, WrongUsage
+from hts_envs.errors import BadName, BadOption, MissingPackages
+from hts_envs.options import coerce
+
+if TYPE_CHECKING:
+    from hts.runtime.again import Setting
+    from hts.runtime.verify import Outcome
 
 DESCRIPTION = """\
-Run the first updates of one experiment on several machine layouts, and compare
-their digests with each other and with another seed. Takes what hts-train takes.
+Run the first updates of one experiment on many machine layouts, and compare their
+digests with the serial runner's and with another seed's. Takes what hts-train
+takes; --executors, --actors, --learners, --stepping and --schedule take lists,
+and every combination is run (1,2 executors with 0,1 actors and 1,2 learners, as
+far as the experiment allows, where nothing is said).
 """
 
 EPILOG = """\
 examples:
   hts-verify --env gfootball:3v1 --updates 2
-  hts-verify --config smoke --executors 1,2,4 --schedule hts,hts_barrier --jitter 5
+  hts-verify --config smoke --executors 1,2,4 --actors 0,1,4 --schedule hts,hts_barrier
+  hts-verify --config smoke --learners 1,2 --stepping turns,threads --jitter 5 --load
 
 exit code: 0 all layouts agree and another seed does not, 1 otherwise, 2 wrong usage
 """
+
+AXES = ("executors", "actors", "learners", "stepping")
+"""Flags that take a list here: values of the machine by the same name."""
+
+_NAME = "{:>9} {:>6} {:>8} {:>8}  {:<11}"
+_ROW = "  {:<46}  {:<32} {:>7}  {}"
 
 
 def parser() -> argparse.ArgumentParser:
     """hts-train's command line, with lists where the matrix varies."""
     made = train.parser("hts-verify", DESCRIPTION, EPILOG)
-    made.add_argument("--updates", default="4", metavar="N", help="of each run (4)")
+    made.add_argument("--stepping", metavar="NAME", help="of blocks: turns, threads or auto")
+    made.add_argument("--updates", metavar="N", help="of each run (4, or as many as it has)")
     made.add_argument("--jitter", metavar="MS", help="random delays up to this, everywhere")
+    made.add_argument("--load", action="store_true", help="keep every core busy meanwhile")
     return made
 
 
@@ -41,59 +66,160 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _verify(typed: argparse.Namespace) -> int:
-    executors = [_whole(text, "--executors") for text in (typed.executors or "1,2").split(",")]
-    schedules = (typed.schedule or "hts").split(",")
-    for schedule in schedules:
-        if schedule not in train.SCHEDULES:
-            known = ", ".join(train.SCHEDULES)
-            raise WrongUsage(f"--schedule: must be of {known}, got {schedule!r}")
-    if "sync" in schedules and len(schedules) > 1:
-        raise WrongUsage("--schedule: sync is another experiment; verify it by itself")
-    typed.executors, typed.schedule = str(max(executors)), schedules[0]
-    jitter = [Given("machine.jitter", typed.jitter, "--jitter")] if typed.jitter else []
-    config = configure(typed.config, typed.set, [*train.flags(typed), *jitter]).config
-    rows = config.experiment.rows
-    steps = rows * _whole(typed.updates, "--updates")
-    experiment = dataclasses.replace(config.experiment, steps=steps)
+    config, axes = _asked(typed)
+    updates = _updates(typed.updates, config.experiment)
+    layouts = _layouts(config, axes)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends it as Ctrl-C does
     numerics.prepare()
-    from hts.runtime.verify import matrix
+    from hts.runtime.busy import busy_cores
 
-    barriers = sorted({schedule == "hts_barrier" for schedule in schedules})
-    return _compare(experiment, matrix(executors, barriers, config.machine))
+    with busy_cores() if typed.load else contextlib.nullcontext():
+        return _compare(config.experiment, layouts, updates)
 
 
-def _compare(experiment: Experiment, layouts) -> int:  # type: ignore[no-untyped-def]
-    from hts.runtime.train import device_of
-    from hts.runtime.verify import difference, outcome
+def _asked(typed: argparse.Namespace) -> tuple[Config, dict[str, list[Any]]]:
+    """The configuration without what varies, and the values of what does; all problems at once."""
+    axes, problems = _axes(typed)
+    barriers = _barriers(typed, problems)
+    for name in AXES:
+        setattr(typed, name, None)
+    jitter = [Given("machine.jitter", typed.jitter, "--jitter")] if typed.jitter else []
+    try:
+        config = configure(typed.config, typed.set, [*train.flags(typed), *jitter]).config
+    except BadConfig as error:
+        raise BadConfig([*problems, *error.problems]) from None
+    if problems:
+        raise BadConfig(problems)
+    return config, {**axes, "barrier": barriers or [config.machine.barrier]}
 
-    device = device_of(layouts[0].machine)
-    print(f"{experiment.env}, {experiment.updates} updates of {experiment.rows:,} rows")
-    first, agree = outcome(experiment, layouts[0], device), True
-    _row(first.layout.name, first.digest, "", first.seconds)
-    for layout in layouts[1:]:
-        other = outcome(experiment, layout, device)
-        same = other.digest == first.digest
-        _row(layout.name, other.digest, "same" if same else "DIFFERENT", other.seconds)
-        if not same and agree:
-            print(f"    {difference(experiment, first, other, device)}")
-        agree = agree and same
-    reseeded = dataclasses.replace(experiment, seed=experiment.seed + 1)
-    other = outcome(reseeded, layouts[0], device)
-    differs = other.updates[0].link.rollout != first.updates[0].link.rollout
+
+def _axes(typed: argparse.Namespace) -> tuple[dict[str, list[Any]], list[str]]:
+    """The lists that were typed, as values of the machine; and what is wrong in them."""
+    axes: dict[str, list[Any]] = {}
+    problems = []
+    kinds = typing.get_type_hints(Machine, include_extras=True)
+    for name in AXES:
+        said = getattr(typed, name)
+        for text in () if said is None else said.split(","):
+            try:
+                axes.setdefault(name, []).append(coerce(text.strip(), kinds[name]))
+            except ValueError as error:
+                problems.append(f"--{name}: {error}")
+    return {name: list(dict.fromkeys(values)) for name, values in axes.items()}, problems
+
+
+def _barriers(typed: argparse.Namespace, problems: list[str]) -> list[bool]:
+    """With and without the barrier, as the schedules say; what was typed becomes the first one."""
+    if typed.schedule is None:
+        return []
+    schedules = list(dict.fromkeys(typed.schedule.split(",")))
+    unknown = [schedule for schedule in schedules if schedule not in train.SCHEDULES]
+    for schedule in unknown:
+        problems.append(f"--schedule: must be of {', '.join(train.SCHEDULES)}, got {schedule!r}")
+    if "sync" in schedules and len(schedules) > 1:
+        problems.append("--schedule: sync is another experiment; verify it by itself")
+    typed.schedule = None if unknown else schedules[0]
+    return [schedule == "hts_barrier" for schedule in schedules]
+
+
+def _updates(said: str | None, experiment: Experiment) -> int:
+    if said is None:
+        return min(4, experiment.updates)
+    if not said.strip().isdigit() or int(said) < 1:
+        raise WrongUsage(f"--updates: must be a whole number of at least 1, got {said!r}")
+    if int(said) > experiment.updates:
+        raise WrongUsage(
+            f"--updates {said}: {experiment.steps:,} steps are {experiment.updates:,} updates; "
+            "give more --steps"
+        )
+    return int(said)
+
+
+def _layouts(config: Config, typed: Mapping[str, Sequence[Any]]) -> list[Machine]:
+    """Every combination; one that cannot be is refused before anything runs."""
+    experiment = config.experiment
+    axes = {
+        "executors": sorted({1, min(2, experiment.replicas)}),
+        "actors": [0, 1],
+        "learners": sorted({1, min(2, experiment.shard_count)}),
+        **typed,
+    }
+    layouts = [
+        dataclasses.replace(config.machine, serial=False, **dict(zip(axes, values, strict=True)))
+        for values in itertools.product(*axes.values())
+    ]
+    configs = [Config(experiment=experiment, machine=layout) for layout in layouts]
+    problems = list(dict.fromkeys(problem for each in configs for problem in check(each)))
+    if problems:
+        raise BadConfig(problems)
+    return layouts
+
+
+def _compare(experiment: Experiment, layouts: Sequence[Machine], updates: int) -> int:
+    """The table, a row for each layout as it ends; the first that differs is looked into."""
+    from hts.runtime.again import Setting
+    from hts.runtime.verify import difference, reference
+
+    print(f"{experiment.env}: {updates} updates of {experiment.rows:,} rows on each layout")
+    print(_ROW.format(_NAME.format(*AXES, "schedule"), "digest", "seconds", "").rstrip())
+    serial = Setting(experiment, reference(layouts[0]))
+    first = _attempt("serial runner", serial, updates)
+    if first is None:
+        return shell.FAILED
+    agree = True
+    for layout in layouts:
+        setting = Setting(experiment, layout)
+        other = _attempt(_name(setting), setting, updates, first)
+        if agree and other is not None and other.digest != first.digest:
+            print(f"    {difference(serial, setting, (first, other))}", flush=True)
+        agree = agree and other is not None and other.digest == first.digest
+    agree = _other_seed(serial, updates, first) and agree
+    print("equal on every layout" if agree else "NOT equal")
+    return shell.DONE if agree else shell.FAILED
+
+
+def _attempt(
+    name: str, setting: Setting, updates: int, first: Outcome | None = None
+) -> Outcome | None:
+    """One layout, its row in the table; none where it failed."""
+    from hts.runtime.verify import outcome
+
+    try:
+        found = outcome(setting, updates)
+    except (WrongUsage, BadName, BadOption, MissingPackages):
+        raise  # no layout can run this: the person who typed it is told
+    except Exception as error:
+        whole = str(error) if isinstance(error, RoleFailed) else traceback.format_exc()
+        print(_ROW.format(name, "FAILED", "", "").rstrip(), flush=True)
+        shell.tell("hts-verify", whole.rstrip())
+        return None
+    verdict = "" if first is None else "same" if found.digest == first.digest else "DIFFERENT"
+    _row(name, found, verdict)
+    return found
+
+
+def _other_seed(serial: Setting, updates: int, first: Outcome) -> bool:
+    """Equality means something: another seed has other rollouts, from the first one on."""
+    from hts.runtime.verify import outcome
+
+    seed = serial.experiment.seed ^ 1
+    experiment = dataclasses.replace(serial.experiment, seed=seed)
+    found = outcome(dataclasses.replace(serial, experiment=experiment), updates)
+    differs = found.links[0].rollout != first.links[0].rollout
     verdict = "differs, as it must" if differs else "SAME: the seed does nothing"
-    _row(f"serial, seed {reseeded.seed}", other.digest, verdict, other.seconds)
-    print("equal on every layout" if agree and differs else "NOT equal")
-    return shell.DONE if agree and differs else shell.FAILED
+    _row(f"serial runner, seed {seed}", found, verdict)
+    return differs
 
 
-def _row(name: str, digest: str, verdict: str, seconds: float) -> None:
-    print(f"  {name:<24} {digest}  {seconds:6.1f} s  {verdict}".rstrip(), flush=True)
+def _name(setting: Setting) -> str:
+    """A layout in a few words, in columns."""
+    machine = setting.machine
+    schedule = "hts_barrier" if machine.barrier else setting.experiment.schedule
+    return _NAME.format(*(getattr(machine, name) for name in AXES), schedule)
 
 
-def _whole(text: str, flag: str) -> int:
-    if not text.strip().isdigit() or int(text) < 1:
-        raise WrongUsage(f"{flag}: must be whole numbers of at least 1, got {text!r}")
-    return int(text)
+def _row(name: str, found: Outcome, verdict: str) -> None:
+    print(_ROW.format(name, found.digest, f"{found.seconds:.1f}", verdict).rstrip(), flush=True)
 
 
 if __name__ == "__main__":

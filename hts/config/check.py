@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from hts.config.records import A2C, PPO, Config, Experiment, Machine
+from hts.config.records import A2C, LEAST_ROWS, Config, Conv, Experiment, Machine
 from hts_envs.errors import WorldError
 from hts_envs.registry import parse
 
-_LEAST_ROWS = 4
+_BFLOAT16 = ("avx512_bf16", "amx_bf16", "bf16")
+"""What processors that multiply bfloat16 say they have; the last one is ARM's word."""
 
 
 def check(config: Config) -> list[str]:
@@ -24,37 +25,67 @@ def check(config: Config) -> list[str]:
 
 def _environment(experiment: Experiment) -> Iterator[str]:
     try:
-        parse(experiment.env)
+        spec = parse(experiment.env)
     except WorldError as error:
         yield f"experiment.env: {error}"
+        return
+    is_sparse = isinstance(experiment.model, Conv) and experiment.model.first == "sparse"
+    if is_sparse and getattr(spec.options, "representation", "") == "pixels":
+        yield (
+            f"experiment.model.first: sparse is for planes that are almost empty, and "
+            f"{experiment.env} shows full pictures, on which it is a hundred times as slow as "
+            "dense; use --set model.first=dense"
+        )
 
 
 def _sizes(experiment: Experiment) -> Iterator[str]:
-    rows = experiment.rows
+    rows, length = experiment.rows, experiment.sequence_length
     made = f"{experiment.replicas:,} replicas x rollout {experiment.rollout:,} = {rows:,} rows"
     if experiment.steps < rows:
         yield (
             f"experiment.steps: {experiment.steps:,} steps are less than one rollout: {made}; "
             f"give at least {rows:,} steps, or fewer replicas or a shorter rollout"
         )
-    parts = experiment.algo.minibatches if isinstance(experiment.algo, PPO) else 1
-    if rows % parts:
+    if experiment.sequence is not None and experiment.recurrent == "none":
+        yield (
+            f"experiment.sequence: sequences of {experiment.sequence:,} steps are for a network "
+            "that remembers; leave it out, or use recurrent lstm or gru"
+        )
+    if experiment.rollout % length:
+        yield (
+            f"experiment.sequence: a rollout of {experiment.rollout:,} steps does not divide into "
+            f"sequences of {length:,}; {_divisors(experiment.rollout, length)}"
+        )
+    elif length == 1:
+        yield from _parts(experiment, rows, made, "rows")
+    else:
+        sequences = f"{made} in {rows // length:,} sequences of {length:,}"
+        yield from _parts(experiment, rows // length, sequences, "sequences")
+
+
+def _parts(experiment: Experiment, count: int, made: str, what: str) -> Iterator[str]:
+    """Whether a rollout of `count` rows or sequences divides into minibatches and shards."""
+    parts, shards = experiment.minibatches, experiment.shard_count
+    if count % parts:
         yield (
             f"experiment.algo.minibatches: {made} do not divide into {parts:,} minibatches "
-            f"({rows / parts:,.2f} rows each); {_divisors(rows, parts)}"
+            f"({count / parts:,.2f} {what} each); {_divisors(count, parts)}"
         )
-    elif (rows // parts) % experiment.shards:
+    elif (count // parts) % shards:
         yield (
-            f"experiment.shards: a minibatch of {rows // parts:,} rows ({made}, {parts:,} parts) "
-            f"does not divide into {experiment.shards:,} shards; "
-            f"{_divisors(rows // parts, experiment.shards)}"
+            f"experiment.shards: a minibatch of {count // parts:,} {what} ({made}, {parts:,} "
+            f"parts) does not divide into {shards:,} shards; {_divisors(count // parts, shards)}"
         )
-    elif rows // parts // experiment.shards < _LEAST_ROWS:
+    elif count // parts // shards < LEAST_ROWS:
         yield (
-            f"experiment.shards: {made}, {parts:,} minibatches and {experiment.shards:,} shards "
-            f"leave {rows // parts // experiment.shards} rows in each; it must be at least "
-            f"{_LEAST_ROWS}, or a row is not the same bits when acting and when learning"
+            f"experiment.shards: {made}, {parts:,} minibatches and {_shards(shards)} "
+            f"leave {count // parts // shards} {what} in each; it must be at least "
+            f"{LEAST_ROWS}, or a row is not the same bits when acting and when learning"
         )
+
+
+def _shards(count: int) -> str:
+    return f"{count:,} shard" if count == 1 else f"{count:,} shards"
 
 
 def _divisors(rows: int, wanted: int) -> str:
@@ -81,15 +112,16 @@ def _machine(config: Config) -> Iterator[str]:
             f"machine.executors: {machine.executors:,} executors for {replicas:,} replicas: "
             f"an executor steps at least one; use at most {replicas:,}"
         )
-    if machine.learners > config.experiment.shards:
+    shards = config.experiment.shard_count
+    if machine.learners != "auto" and machine.learners > shards:
         yield (
-            f"machine.learners: {machine.learners:,} learner workers for "
-            f"{config.experiment.shards:,} shards: a worker takes at least one; "
-            f"use at most {config.experiment.shards:,}, or more experiment.shards"
+            f"machine.learners: {machine.learners:,} learner workers for {_shards(shards)}: "
+            f"a worker takes at least one; use at most {shards:,}, or more experiment.shards"
         )
     if machine.barrier and config.experiment.schedule == "sync":
         yield "machine.barrier: schedule sync has no second storage to swap; leave it out"
     yield from _device(machine)
+    yield from _precision(config)
 
 
 def _device(machine: Machine) -> Iterator[str]:
@@ -105,3 +137,18 @@ def _device(machine: Machine) -> Iterator[str]:
     if index >= found:
         there = f"{found} GPUs here" if found else "no GPU that torch can use here"
         yield f"machine.device: {machine.device} is not there: {there}; use cpu or auto"
+
+
+def _precision(config: Config) -> Iterator[str]:
+    model, device = config.experiment.model, config.machine.device
+    if not isinstance(model, Conv) or model.precision == "float32" or device.startswith("cuda"):
+        return
+    import torch  # paid by people who ask for it, as above
+
+    if device == "auto" and torch.cuda.is_available():
+        return
+    if not any(torch.cpu.get_capabilities().get(name) for name in _BFLOAT16):
+        yield (
+            "experiment.model.precision: this processor does not multiply bfloat16 (none of "
+            f"{', '.join(_BFLOAT16)}), and to imitate it is slower than float32; use float32"
+        )

@@ -23,6 +23,12 @@ Count: TypeAlias = Annotated[int, Range(1)]
 Workers: TypeAlias = Annotated[int, Range(1)] | Literal["auto"]
 Actors: TypeAlias = Annotated[int, Range(0, 16)] | Literal["auto"]
 
+LEAST_ROWS = 4
+"""Rows that are computed together at the least, so that each has the bits of any larger batch."""
+
+_IMAGE_SHARD, _VECTOR_SHARD = 64, 4096
+"""Rows of a shard whose activations stay in a processor's caches."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class A2C:
@@ -81,6 +87,12 @@ class Conv:
 
     name: Literal["conv"] = option("conv", "the convolutional net of the HTS-RL paper")
     hidden: Count = option(512, "width of the layer behind the convolutions")
+    first: Literal["dense", "sparse"] = option(
+        "dense", "sparse: the first convolution skips zeros, for almost empty planes as football's"
+    )
+    precision: Literal["float32", "bfloat16"] = option(
+        "float32", "of the layers' products; bfloat16 is faster where the processor has it"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +130,23 @@ class Experiment:
     correction: Literal["delayed", "ratio", "truncated_is", "none"] = option(
         "delayed", "how an update treats data that is one version old"
     )
-    shards: Count = option(4, "parts of a minibatch whose gradients are added in a fixed order")
+    shards: Workers = option(
+        "auto",
+        "parts of a minibatch whose gradients are added in a fixed order; auto: of about 64 images",
+    )
+    recurrent: Literal["none", "lstm", "gru"] = option(
+        "none", "a cell behind the model's layers that remembers, in front of both heads"
+    )
+    recurrent_units: Count = option(256, "width of the recurrent cell")
+    sequence: Count | None = option(
+        None, "steps that gradients of a recurrent cell go back through; none: a whole rollout"
+    )
+    policies: Literal["shared", "separate"] = option(
+        "shared", "one network for all agents of a replica, or one for each"
+    )
+    squash: bool = option(
+        False, "continuous actions through tanh into their bounds instead of clipped"
+    )
     frame_stack: Count = option(1, "latest frames seen at once")
     clip_rewards: Positive | None = option(None, "learn from rewards clipped to this size")
     normalise_observations: bool = option(False, "by running mean and deviation")
@@ -130,13 +158,43 @@ class Experiment:
         return self.replicas * self.rollout
 
     @property
+    def state_size(self) -> int:
+        """Numbers that the recurrent cell remembers of one agent of one replica."""
+        return {"none": 0, "lstm": 2, "gru": 1}[self.recurrent] * self.recurrent_units
+
+    @property
+    def sequence_length(self) -> int:
+        """Steps that are learnt from together: one, unless the network remembers."""
+        if self.recurrent == "none":
+            return 1
+        return self.rollout if self.sequence is None else self.sequence
+
+    @property
+    def minibatches(self) -> int:
+        """Optimiser steps of one pass over a rollout."""
+        return self.algo.minibatches if isinstance(self.algo, PPO) else 1
+
+    @property
+    def shard_count(self) -> int:
+        """Parts of a minibatch; `auto` is the fewest that leave the caches' rows in each."""
+        if self.shards != "auto":
+            return self.shards
+        largest = _VECTOR_SHARD if isinstance(self.model, Mlp) else _IMAGE_SHARD
+        sequences = self.rows // self.minibatches // self.sequence_length
+        whole = [n for n in range(1, sequences // LEAST_ROWS + 1) if sequences % n == 0]
+        small = (n for n in whole if sequences * self.sequence_length <= n * largest)
+        return next(small, max(whole, default=1))
+
+    @property
     def updates(self) -> int:
         """Rollouts that are learnt from; the last one may pass `steps`."""
         return -(-self.steps // self.rows)
 
     def identity(self) -> str:
         """A hash that two runs share exactly when they must give the same digest."""
-        spelled = dataclasses.replace(self, env=parse(self.env).canonical())
+        spelled = dataclasses.replace(
+            self, env=parse(self.env).canonical(), shards=self.shard_count
+        )
         text = json.dumps(dataclasses.asdict(spelled), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -147,7 +205,11 @@ class Machine:
 
     executors: Workers = option("auto", "processes that step environments")
     actors: Actors = option("auto", "processes that answer observations; 0: executors do")
-    learners: Count = option(1, "workers that share an update")
+    learners: Workers = option("auto", "threads of the learner that share an update's shards")
+    blocks: Workers = option("auto", "parts of each executor's replicas that advance by themselves")
+    stepping: Literal["auto", "turns", "threads"] = option(
+        "auto", "turns: one block after the other; threads: at once, for steps that wait"
+    )
     serial: bool = option(False, "every role in this process, in a fixed order: for debugging")
     jitter: NotNegative = option(0.0, "random delays up to this many milliseconds everywhere")
     barrier: bool = option(False, "swap storages only when every replica has filled one")

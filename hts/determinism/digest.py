@@ -8,12 +8,13 @@ as far as their chains agree.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from hts.memory.storage import Storage
 
 _SIZE = 16
+_MARKS = 64
 
 
 @dataclass(frozen=True)
@@ -31,15 +32,17 @@ class Digest:
 
     def __init__(self, identity: str) -> None:
         self.updates = 0
-        self.chain = hashlib.blake2b(identity.encode(), digest_size=_SIZE).hexdigest()
+        self.chain = _hashed(identity.encode())
 
     def fold(self, rollout: str, parameters: bytes) -> Link:
         """Append one update: the rollout that it read and the parameters that it made."""
-        hashed = hashlib.blake2b(parameters, digest_size=_SIZE).hexdigest()
-        text = f"{self.chain} {rollout} {hashed}".encode()
-        self.chain = hashlib.blake2b(text, digest_size=_SIZE).hexdigest()
+        return self.follow(rollout, _hashed(parameters))
+
+    def follow(self, rollout: str, parameters: str) -> Link:
+        """The same for parameters whose hash is known."""
+        self.chain = _hashed(f"{self.chain} {rollout} {parameters}".encode())
         self.updates += 1
-        return Link(self.updates, rollout, hashed, self.chain)
+        return Link(self.updates, rollout, parameters, self.chain)
 
 
 def rollout_digest(replicas: Iterable[bytes]) -> str:
@@ -61,3 +64,21 @@ def replica_digest(storage: Storage, replica: int) -> bytes:
         first = history if declared.name.startswith("frames.") else 0
         part.update(mine[first : first + steps].data)
     return part.digest()
+
+
+def marks(replicas: Sequence[bytes]) -> str:
+    """A few letters for each replica, or group of neighbours: enough to say which ones differ."""
+    groups = marked(len(replicas))
+    return " ".join(_hashed(b"".join(replicas[group.start : group.stop]))[:6] for group in groups)
+
+
+def marked(replicas: int) -> list[range]:
+    """The replicas behind each mark: one, or an even share where there are too many for a line."""
+    count = min(replicas, _MARKS)
+    return [
+        range(replicas * mark // count, replicas * (mark + 1) // count) for mark in range(count)
+    ]
+
+
+def _hashed(content: bytes) -> str:
+    return hashlib.blake2b(content, digest_size=_SIZE).hexdigest()

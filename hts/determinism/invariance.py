@@ -15,11 +15,14 @@ import numpy as np
 import torch
 
 from hts.models.policy import Policy
+from hts.models.spaces import is_image
 from hts_envs.contract import Array, Box, Observation, Space
 from hts_envs.randomness import fold_rows, uniform
 
 _PADDINGS = (1, 4, 8, 16, 32)
 _LARGEST = 64
+_MARKED = 1 / 1024
+"""The share of bytes that images show to a network made for almost empty ones."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,14 @@ class Strategy:
 
     padding: int
     why: str
+
+
+@dataclass(frozen=True)
+class _Examples:
+    """What replicas show: observations (rows, agents, ...), recurrent states beside them."""
+
+    seen: Observation
+    state: Array | None
 
 
 def probe(policy: Policy, spaces: dict[str, Space]) -> Strategy:
@@ -46,7 +57,7 @@ def probe(policy: Policy, spaces: dict[str, Space]) -> Strategy:
 
 
 def _safest(policy: Policy, spaces: dict[str, Space]) -> Strategy:
-    rows = _examples(spaces, _LARGEST, policy.agents)
+    rows = _examples(spaces, policy)
     expected = _answers(policy, rows, np.arange(_LARGEST))
     for padding in _PADDINGS:
         if all(_same(policy, rows, expected, order) for order in _orders(padding)):
@@ -67,35 +78,47 @@ def _orders(padding: int) -> list[Array]:
     ]
 
 
-def _same(policy: Policy, rows: Observation, expected: Array, order: Array) -> bool:
+def _same(policy: Policy, rows: _Examples, expected: Array, order: Array) -> bool:
     return _answers(policy, rows, order).tobytes() == expected[order].tobytes()
 
 
-def _answers(policy: Policy, rows: Observation, order: Array) -> Array:
-    """Head, value, action and log-probability of rows in this order: (rows, bytes)."""
+def _answers(policy: Policy, rows: _Examples, order: Array) -> Array:
+    """Head, value, state, action and log-probability of rows in this order: (replicas, bytes)."""
     actions, agents = policy.distribution, policy.agents
     keys = fold_rows(11, order)
     noise = uniform(keys, agents * actions.noise).reshape(-1, actions.noise)
     with torch.inference_mode():
-        answer = policy.answer({name: array[order] for name, array in rows.items()})
+        seen = {name: array[order] for name, array in rows.seen.items()}
+        answer = policy.answer(seen, None if rows.state is None else rows.state[order])
         drawn = torch.from_numpy(noise.astype(np.float32)).to(answer.head.device)
         action = actions.sample(answer.head, drawn)
         log_prob = actions.log_prob(answer.head, action)
-    parts = (answer.head, answer.value, action, log_prob)
-    columns = [np.ascontiguousarray(part.cpu().numpy()) for part in parts]
+    parts = (answer.head, answer.value, answer.state, action, log_prob)
+    columns = [np.ascontiguousarray(part.cpu().numpy()) for part in parts if part is not None]
     flat = [column.reshape(len(order), -1).view(np.uint8) for column in columns]
     return np.concatenate(flat, axis=1)
 
 
-def _examples(spaces: dict[str, Space], count: int, agents: int) -> Observation:
-    """Observations of every size that a field allows, from keys."""
+def _examples(spaces: dict[str, Space], policy: Policy) -> _Examples:
+    """Observations of every size that a field allows, and states, from keys."""
     made = {}
     for index, (name, space) in enumerate(spaces.items()):
-        shape = (count, agents, *space.shape)
-        size = int(np.prod(shape[1:]))
-        drawn = uniform(fold_rows(7, index, np.arange(count)), size).reshape(shape)
+        shape = (_LARGEST, policy.agents, *space.shape)
+        drawn = _drawn(index, shape)
         made[name] = _example(space, drawn)
-    return made
+        if policy.network.is_sparse and is_image(space):
+            made[name] *= drawn * 256 % 1 < _MARKED
+    if not policy.state_size:
+        return _Examples(made, None)
+    # A cell's output lies within (-1, 1), what an LSTM keeps beside it goes further.
+    state = _drawn(len(spaces), (_LARGEST, policy.agents, policy.state_size)) * 4.0 - 2.0
+    return _Examples(made, state.astype(np.float32))
+
+
+def _drawn(name: int, shape: tuple[int, ...]) -> Array:
+    """Numbers in [0, 1), each row from a key of its own."""
+    keys = fold_rows(7, name, np.arange(shape[0]))
+    return uniform(keys, int(np.prod(shape[1:]))).reshape(shape)
 
 
 def _example(space: Space, drawn: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Losses of one shard: sums over its rows, so that shards of a minibatch can be added."""
+"""Losses of some rows: sums, so that those of the shards of a minibatch can be added."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from hts.models.policy import Answer
 
 
 @dataclass(frozen=True)
-class Shard:
+class Columns:
     """What is learnt from: one row for each agent of each (replica, step).
 
-    `log_prob` belongs to the policy that ratios are taken against; `weight` corrects for old data.
+    `log_prob` belongs to the policy that ratios are taken against; `advantage` is weighted already
+    where old data is corrected for.
     """
 
     action: Tensor
@@ -24,64 +25,74 @@ class Shard:
     value: Tensor
     advantage: Tensor
     target: Tensor
-    weight: Tensor
 
     def __post_init__(self) -> None:
-        rows = (len(self.action),)
-        for column in (self.log_prob, self.value, self.advantage, self.target, self.weight):
+        rows = self.action.shape[:1]
+        for column in (self.log_prob, self.value, self.advantage, self.target):
             assert column.shape == rows, "one number for each row"
 
 
 @dataclass(frozen=True)
 class Losses:
-    """Sums over the rows of a shard; `total` is what is descended, the others are for people."""
+    """Sums over rows; `total` is what is descended, the others are for people."""
 
     total: Tensor
     policy: Tensor
     value: Tensor
     entropy: Tensor
-    kl: Tensor
-    clipped: Tensor
-    ratio_error: Tensor
+    log_ratio: Tensor  # of each row
+
+    def told(self, clip: float | None) -> Tensor:
+        """The sums in the order of `TOLD`.
+
+        They stay a tensor where the network is: a number asked for would make the host wait.
+        """
+        ratio = self.log_ratio.exp()
+        kl = (ratio - 1.0 - self.log_ratio).sum()
+        clipped = ((ratio - 1.0).abs() > clip).float().sum() if clip else torch.zeros_like(kl)
+        sums = (self.policy, self.value, self.entropy, kl, clipped)
+        return torch.stack([number.detach() for number in sums])
+
+    @property
+    def ratio_error(self) -> Tensor:
+        """The largest |ratio - 1|: exactly 0 at the parameters that `log_prob` is of."""
+        return (self.log_ratio.exp() - 1.0).abs().max()
 
 
-def a2c_loss(config: A2C, actions: Distribution, answer: Answer, shard: Shard) -> Losses:
+TOLD = ("policy_loss", "value_loss", "entropy", "kl", "clip_fraction")
+"""What an update says about itself, for each row."""
+
+
+def a2c_loss(config: A2C, actions: Distribution, answer: Answer, columns: Columns) -> Losses:
     """Policy gradient with advantages, squared error of values, entropy bonus."""
-    log_prob = actions.log_prob(answer.head, shard.action)
-    policy = -(log_prob * shard.advantage * shard.weight).sum()
-    value = (answer.value - shard.target).square().sum()
-    entropy = actions.entropy(answer.head).sum()
+    log_prob = actions.log_prob(answer.head, columns.action)
+    policy = -(log_prob * columns.advantage).sum()
+    value = (answer.value - columns.target).square().sum()
+    entropy = _entropy(config, actions, answer.head)
     total = policy + config.value_coefficient * value - config.entropy_coefficient * entropy
-    log_ratio = (log_prob - shard.log_prob).detach()
-    return Losses(total, policy, value, entropy, *_drift(log_ratio, None))
+    return Losses(total, policy, value, entropy, (log_prob - columns.log_prob).detach())
 
 
-def ppo_loss(config: PPO, actions: Distribution, answer: Answer, shard: Shard) -> Losses:
+def ppo_loss(config: PPO, actions: Distribution, answer: Answer, columns: Columns) -> Losses:
     """Clipped surrogate, half the squared error of values (clipped if asked), entropy bonus."""
-    log_prob = actions.log_prob(answer.head, shard.action)
-    log_ratio = log_prob - shard.log_prob
+    log_ratio = actions.log_prob(answer.head, columns.action) - columns.log_prob
     ratio = log_ratio.exp()
-    advantage = shard.advantage * shard.weight
     clipped = ratio.clamp(1.0 - config.clip, 1.0 + config.clip)
-    policy = -torch.minimum(ratio * advantage, clipped * advantage).sum()
-    value = 0.5 * _value_error(config, answer.value, shard).sum()
-    entropy = actions.entropy(answer.head).sum()
+    policy = -torch.minimum(ratio * columns.advantage, clipped * columns.advantage).sum()
+    value = 0.5 * _value_error(config, answer.value, columns).sum()
+    entropy = _entropy(config, actions, answer.head)
     total = policy + config.value_coefficient * value - config.entropy_coefficient * entropy
-    return Losses(total, policy, value, entropy, *_drift(log_ratio.detach(), config.clip))
+    return Losses(total, policy, value, entropy, log_ratio.detach())
 
 
-def _value_error(config: PPO, value: Tensor, shard: Shard) -> Tensor:
-    error = (value - shard.target).square()
+def _entropy(config: A2C | PPO, actions: Distribution, head: Tensor) -> Tensor:
+    """Where it is no part of what is descended, no gradient is computed only to be times 0."""
+    return actions.entropy(head if config.entropy_coefficient else head.detach()).sum()
+
+
+def _value_error(config: PPO, value: Tensor, columns: Columns) -> Tensor:
+    error = (value - columns.target).square()
     if config.value_clip is None:
         return error
-    near = shard.value + (value - shard.value).clamp(-config.value_clip, config.value_clip)
-    return torch.maximum(error, (near - shard.target).square())
-
-
-def _drift(log_ratio: Tensor, clip: float | None) -> tuple[Tensor, Tensor, Tensor]:
-    """How far the policy has moved: KL estimate, rows that are clipped, largest |ratio - 1|."""
-    ratio = log_ratio.exp()
-    kl = (ratio - 1.0 - log_ratio).sum()
-    far = (ratio - 1.0).abs()
-    clipped = (far > clip).float().sum() if clip is not None else torch.zeros(())
-    return kl, clipped, far.max()
+    near = columns.value + (value - columns.value).clamp(-config.value_clip, config.value_clip)
+    return torch.maximum(error, (near - columns.target).square())

@@ -1,6 +1,8 @@
 """Update rules on one flat vector: the state is plain tensors, the step a pure formula.
 
 PyTorch's conventions: epsilon is added to the root, Adam's moments are corrected for their start.
+A step is written into the same memory each time, which for a large network is half of its cost:
+it is to be added to the parameters before the next one is asked for.
 """
 
 from __future__ import annotations
@@ -20,14 +22,17 @@ class RmsProp:
     decay: float = 0.99
     device: torch.device | str = "cpu"
     square: Tensor = field(init=False)
+    _step: Tensor = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         self.square = torch.zeros(self.size, device=self.device)
+        self._step = torch.empty_like(self.square)
 
     def step(self, gradient: Tensor, rate: float) -> Tensor:
         """What is to be added to the parameters."""
         self.square.mul_(self.decay).addcmul_(gradient, gradient, value=1.0 - self.decay)
-        return gradient.div(self.square.sqrt().add_(self.epsilon)).mul_(-rate)
+        root = torch.sqrt(self.square, out=self._step).add_(self.epsilon)
+        return torch.div(gradient, root, out=root).mul_(-rate)
 
 
 @dataclass
@@ -42,10 +47,12 @@ class Adam:
     steps: int = 0
     mean: Tensor = field(init=False)
     square: Tensor = field(init=False)
+    _step: Tensor = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         self.mean = torch.zeros(self.size, device=self.device)
         self.square = torch.zeros(self.size, device=self.device)
+        self._step = torch.empty_like(self.square)
 
     def step(self, gradient: Tensor, rate: float) -> Tensor:
         """What is to be added to the parameters."""
@@ -54,8 +61,8 @@ class Adam:
         self.square.mul_(self.beta2).addcmul_(gradient, gradient, value=1.0 - self.beta2)
         first = 1.0 - self.beta1**self.steps
         second = 1.0 - self.beta2**self.steps
-        root = self.square.sqrt().div_(second**0.5).add_(self.epsilon)
-        return self.mean.div(root).mul_(-rate / first)
+        root = torch.sqrt(self.square, out=self._step).div_(second**0.5).add_(self.epsilon)
+        return torch.div(self.mean, root, out=root).mul_(-rate / first)
 
 
 Optimiser = RmsProp | Adam
@@ -69,11 +76,23 @@ def make_optimiser(
     return made(size, epsilon, device=device)
 
 
-def clip_norm(gradient: Tensor, limit: float) -> Tensor:
-    """Scale `gradient` in place down to the norm `limit`; returns the norm it had.
+def clip_norm(gradient: Tensor, limit: float, parts: int = 1) -> Tensor:
+    """Scale each of so many equal parts of `gradient` in place down to the norm `limit`; returns
+    the norms that they had: (parts,).
 
     Nothing here asks for a number on the host, so a GPU is never waited for.
     """
-    norm: Tensor = gradient.norm()
-    gradient.mul_((limit / (norm + 1e-6)).clamp_(max=1.0))
-    return norm
+    norms = []
+    for part in gradient.chunk(parts):
+        norms.append(torch.linalg.vector_norm(part))
+        part.mul_((limit / (norms[-1] + 1e-6)).clamp_(max=1.0))
+    return torch.stack(norms)
+
+
+def delayed(newest: Tensor, start: Tensor, reached: Tensor) -> Tensor:
+    """The way that an algorithm went from `start` to `reached`, taken from `newest`:
+
+    theta_{v+2} = theta_{v+1} + (phi_K - theta_v)
+    """
+    assert newest.shape == start.shape == reached.shape, "parameters of one network"
+    return newest + (reached - start)

@@ -53,3 +53,16 @@ def advantages(trace: Trace, gamma: float, gae_lambda: float) -> Array:
         running = delta[:, step] + going_on[:, step] * running
         found[:, step] = running
     return found
+
+
+def normalised(advantage: Array, *, each: bool) -> Array:
+    """Advantages (rows, agents) with zero mean and unit deviation: over all, or `each` agent's.
+
+    A single one is left as it is.
+    """
+    axis = 0 if each else None
+    if (len(advantage) if each else advantage.size) == 1:
+        return advantage
+    centred = advantage - advantage.mean(axis, keepdims=True)
+    deviation = np.sqrt(np.square(centred).mean(axis, keepdims=True))
+    return np.asarray(centred / (deviation + 1e-8))

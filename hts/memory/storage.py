@@ -75,6 +75,21 @@ class Storage:
             frames = f"frames.{name}"
             self.arrays[frames][replicas, : h + 1] = older.arrays[frames][replicas, t : t + h + 1]
         self.age[replicas, 0] = older.age[replicas, t]
+        if self.sizes.state:
+            self.state[replicas, 0] = older.state[replicas, t]
+
+    def state_before(self, rows: Rows) -> Array | None:
+        """The recurrent state that these rows find: nothing where their episode begins.
+
+        Behind a truncation it is the state after the step, whatever began there since.
+        """
+        if not self.sizes.state:
+            return None
+        place = rows.steps + int(rows.final)
+        state = self.state[rows.replicas, place]
+        if not rows.final:
+            state[self.age[rows.replicas, place] == 0] = 0.0
+        return np.asarray(state)
 
     def gather(self, rows: Rows) -> Observation:
         """What the policy sees in these rows: frames stacked on the last axis, oldest first."""

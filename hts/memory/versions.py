@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from hts.learn.normalise import Moments, ObservationScale
-from hts.machine import ALIVE, SharedArray
+from hts.machine import ALIVE
 from hts_envs.contract import Array
 
 
@@ -20,22 +20,6 @@ class Version:
     number: int
     parameters: Tensor
     scale: ObservationScale = field(default_factory=ObservationScale)
-
-
-def version_arrays(size: int, scale: ObservationScale) -> tuple[SharedArray, ...]:
-    """What is shared of the versions that are alive: two acted with, one being published."""
-    arrays = [
-        SharedArray("number", (ALIVE,), "int64", "learner", "executor"),
-        SharedArray("parameters", (ALIVE, size), "float32", "learner", "executor"),
-    ]
-    for name, moments in scale.moments.items():
-        shape = (ALIVE, *moments.mean.shape)
-        arrays += [
-            SharedArray(f"{name}.count", (ALIVE,), "float64", "learner", "executor"),
-            SharedArray(f"{name}.mean", shape, "float64", "learner", "executor"),
-            SharedArray(f"{name}.squares", shape, "float64", "learner", "executor"),
-        ]
-    return tuple(arrays)
 
 
 class Published:
@@ -54,12 +38,12 @@ class Published:
             self._arrays[f"{name}.count"][place] = moments.count
             self._arrays[f"{name}.mean"][place] = moments.mean
             self._arrays[f"{name}.squares"][place] = moments.squares
-        self._arrays["number"][place] = version.number
+        self._arrays["published"][place] = version.number + 1  # zero: nothing yet
 
     def read(self, number: int) -> Version:
         """The version of this number; its arrays are read in place."""
         place = number % ALIVE
-        found = int(self._arrays["number"][place])
+        found = int(self._arrays["published"][place]) - 1
         assert found == number, f"I4: version {found} stands where version {number} should"
         scale = {
             name: Moments(

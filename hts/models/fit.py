@@ -2,15 +2,41 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from hts.config import Conv, Experiment, Mlp
 from hts.models.spaces import is_image, stacked
-from hts_envs.contract import Spaces
+from hts_envs.contract import Box, Space, Spaces
 
 _SMALLEST = 36  # what three convolutions of 8x8/4, 4x4/2 and 3x3/1 leave one pixel of
 
 
 def misfits(experiment: Experiment, spaces: Spaces) -> list[str]:
-    """Sentences that say why this model cannot see this world; empty when it can."""
+    """Sentences that say why this model cannot see or act in this world; empty when it can."""
+    return [*_unseen(experiment, spaces), *_unbounded(experiment, spaces.action)]
+
+
+def _unbounded(experiment: Experiment, action: Space) -> list[str]:
+    """Why actions cannot be squashed, if they shall be."""
+    if not experiment.squash:
+        return []
+    if not isinstance(action, Box):
+        return [
+            f"experiment.squash: the actions of {experiment.env} are choices ({action}), and only "
+            "continuous ones have bounds to be squashed into; leave it out"
+        ]
+    low, high = np.asarray(action.low, np.float64), np.asarray(action.high, np.float64)
+    finite = np.isfinite(low).all() and np.isfinite(high).all()
+    if finite and np.all(low < high) and np.all(high - low < np.finfo(np.float32).max):
+        return []
+    return [
+        f"experiment.squash: the actions of {experiment.env} lie between {action.low} and "
+        f"{action.high}, and squashing needs a finite low and a finite high above it everywhere; "
+        "leave it out, and actions are clipped"
+    ]
+
+
+def _unseen(experiment: Experiment, spaces: Spaces) -> list[str]:
     seen = stacked(spaces, experiment.frame_stack)
     images = {name: space.shape for name, space in seen.items() if is_image(space)}
     listed = ", ".join(f"{name} {shape}" for name, shape in images.items())

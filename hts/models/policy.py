@@ -1,12 +1,15 @@
 """A policy with its value function: one flat vector of parameters, one forward for many rows.
 
 The parameters of the modules are views of one vector, so that a version is one copy, a gradient
-is one vector, and nothing walks over named parameters. A row is one agent of one replica.
+is one vector, and nothing walks over named parameters. A row is one agent of one replica. Where
+every agent has a network of its own, the vector holds them one after the other.
 """
 
 from __future__ import annotations
 
+import copy
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +20,7 @@ from hts.config import Conv, Experiment, Impala, Mlp
 from hts.determinism.keys import Purpose, key
 from hts.models.distributions import Distribution, distribution
 from hts.models.networks import Convolutions, Dense, Residual
+from hts.models.recurrent import Cell, make_cell
 from hts.models.spaces import is_image, stacked, vector_width
 from hts_envs.contract import Array, Box, Discrete, Observation, Space, Spaces
 from hts_envs.randomness import uniform
@@ -24,99 +28,190 @@ from hts_envs.randomness import uniform
 
 @dataclass(frozen=True)
 class Answer:
-    """What the network says about rows: the head of the distribution and the value."""
+    """What the network says about rows: the head of the distribution, the value, and the
+    recurrent state after each row, if there is any."""
 
     head: Tensor
     value: Tensor
+    state: Tensor | None = None
 
 
 class Network(nn.Module):
-    """Images through the torso, everything else beside its features; then both heads."""
+    """Images through the torso, everything else beside its features; a cell, if the model is
+    recurrent; then both heads."""
 
     def __init__(self, experiment: Experiment, spaces: Spaces) -> None:
         super().__init__()
         self.spaces = stacked(spaces, experiment.frame_stack)
         self.images = [name for name, space in self.spaces.items() if is_image(space)]
         vectors = sum(vector_width(s) for n, s in self.spaces.items() if n not in self.images)
-        self.distribution: Distribution = distribution(spaces.action)
+        self.distribution: Distribution = distribution(spaces.action, squash=experiment.squash)
         model = experiment.model
+        self.is_sparse = False
         if isinstance(model, Mlp):
             assert not self.images, "an mlp sees vectors only: config.fit says so to the user"
             self.torso: nn.Module = Dense(model, vectors)
-            features = self.torso.features
+            features, together = self.torso.features, self.torso.together
         else:
             (image,) = self.images
             self.torso = _image_torso(model, self.spaces[image].shape)
-            features = self.torso.features + vectors
+            self.is_sparse = isinstance(model, Conv) and model.first == "sparse"
+            features = together = self.torso.features + vectors
+        self.cell: Cell | None = None
+        if experiment.recurrent != "none":
+            features = experiment.recurrent_units
+            self.cell = make_cell(experiment.recurrent, together, features)
         self.policy = nn.Linear(features, self.distribution.size - self.distribution.scale_free)
         self.value = nn.Linear(features, 1)
         self.deviation = nn.Parameter(torch.zeros(self.distribution.scale_free))
 
-    def forward(self, observation: dict[str, Tensor]) -> Answer:
+    def forward(self, observation: dict[str, Tensor], state: Tensor | None = None) -> Answer:
+        """The answer to each row by itself."""
+        features, for_value = self._features(observation)
+        if self.cell is None:
+            return self._said(features, for_value)
+        assert state is not None, "a recurrent network is asked with its state"
+        output, after = self.cell(_both(features, for_value), state)
+        return self._said(output, output, after)
+
+    def unroll(self, observation: dict[str, Tensor], state: Tensor, begins: Array) -> Answer:
+        """The answer to rows of (sequence, step, agent), the steps one after the other."""
+        assert self.cell is not None, "only a recurrent network has a state to unroll"
+        output, after = self.cell.unroll(_both(*self._features(observation)), state, begins)
+        return self._said(output, output, after)
+
+    def _features(self, observation: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """Features for the policy and for the value; the same tensor where they share layers."""
         vectors = [
             _vector(observation[name], space)
             for name, space in self.spaces.items()
             if name not in self.images
         ]
-        if self.images:
-            image = observation[self.images[0]].permute(0, 3, 1, 2)
-            features = _joined([self.torso(image.float().mul_(1.0 / 255.0)), *vectors])
-            for_value = features
-        else:
-            features, for_value = self.torso(_joined(vectors))
+        if not self.images:
+            found: tuple[Tensor, Tensor] = self.torso(_joined(vectors))
+            return found
+        features = _joined([self.torso(observation[self.images[0]]), *vectors])
+        return features, features
+
+    def _said(self, features: Tensor, for_value: Tensor, state: Tensor | None = None) -> Answer:
         head = self.policy(features)
         if len(self.deviation):
             head = torch.cat([head, self.deviation.expand(len(head), -1)], -1)
-        return Answer(head, self.value(for_value).squeeze(-1))
+        return Answer(head, self.value(for_value).squeeze(-1), state)
 
 
 class Policy:
-    """One network whose parameters and gradients are one flat vector each."""
+    """One network for all agents, or one for each; parameters and gradients are one flat vector.
+
+    `parts` is the number of networks, whose parameters stand one after the other in the vector;
+    `state_size` how many numbers are remembered of each row.
+    """
 
     def __init__(self, experiment: Experiment, spaces: Spaces, device: str = "cpu") -> None:
         self.device = torch.device(device)
-        with torch.random.fork_rng(devices=[]):  # modules draw weights, which are replaced
-            self.network = Network(experiment, spaces).to(self.device)
-        self.distribution = self.network.distribution
         self.agents = spaces.agents
-        self.size = sum(p.numel() for p in self.network.parameters())
+        self.parts = spaces.agents if experiment.policies == "separate" else 1
+        self.state_size = experiment.state_size
+        with torch.random.fork_rng(devices=[]):  # modules draw weights, which are replaced
+            made = [Network(experiment, spaces).to(self.device) for _ in range(self.parts)]
+        self.networks = made
+        self.network = made[0]
+        self.distribution = self.network.distribution
+        self.size = sum(p.numel() for network in made for p in network.parameters())
         self.vector = torch.zeros(self.size, device=self.device)
         self.gradient = torch.zeros(self.size, device=self.device)
+        self._bind()
+
+    def _bind(self) -> None:
+        """Make the parameters and their gradients views of the two vectors."""
         begin = 0
-        for parameter in self.network.parameters():
+        for parameter in (p for network in self.networks for p in network.parameters()):
             end = begin + parameter.numel()
             parameter.data = self.vector[begin:end].view(parameter.shape)
             parameter.grad = self.gradient[begin:end].view(parameter.shape)
             begin = end
+
+    def twin(self) -> Policy:
+        """Networks on the same parameters, with a gradient of their own: for one more thread."""
+        twin = copy.copy(self)
+        twin.networks = copy.deepcopy(self.networks)
+        twin.network = twin.networks[0]
+        twin.distribution = twin.network.distribution
+        twin.gradient = torch.zeros_like(self.gradient)
+        twin._bind()
+        return twin
 
     def load(self, parameters: Tensor) -> None:
         """Compute with these parameters from now on; they are copied, never aliased."""
         assert parameters.shape == self.vector.shape, "a version of another network"
         self.vector.copy_(parameters)
 
-    def answer(self, observation: Observation) -> Answer:
-        """The network's answer for arrays whose leading axes are replicas and agents."""
-        return self.network(self.tensors(observation))  # type: ignore[no-any-return]
+    def answer(self, observation: Observation, state: Array | None = None) -> Answer:
+        """The answer for arrays whose leading axes are replicas and agents.
 
-    def tensors(self, observation: Observation) -> dict[str, Tensor]:
-        """Arrays of (replicas, agents, ...) as tensors of (rows, ...) on the policy's device."""
-        return {
-            name: torch.from_numpy(array.reshape(-1, *array.shape[2:])).to(
-                self.device, non_blocking=True
+        `state` (replicas, agents, state_size), for a recurrent policy alone, is zero where an
+        episode begins.
+        """
+        assert (state is None) == (self.state_size == 0), "state is given to recurrent policies"
+        answers = [
+            network(
+                self._rows(observation, agents, 2),
+                None if state is None else self._tensor(state[:, agents], 2),
             )
-            for name, array in observation.items()
-        }
+            for network, agents in self._networks()
+        ]
+        return _interleaved(answers)
+
+    def unroll(self, observation: Observation, state: Array, begins: Array) -> Answer:
+        """The answer of a recurrent policy for whole sequences, with the bits of `answer`.
+
+        Observations are (sequences, steps, agents, ...), the state before the first step is
+        (sequences, agents, state_size); where `begins` (sequences, steps) says that an episode
+        begins, the state is zero before that step. Rows are (sequence, step, agent).
+        """
+        answers = [
+            network.unroll(
+                self._rows(observation, agents, 3), self._tensor(state[:, agents], 2), begins
+            )
+            for network, agents in self._networks()
+        ]
+        return _interleaved(answers)
+
+    def _networks(self) -> Iterator[tuple[Network, slice]]:
+        """Each network with the agents that it answers."""
+        if self.parts == 1:
+            yield self.network, slice(None)
+            return
+        for agent, network in enumerate(self.networks):
+            yield network, slice(agent, agent + 1)
+
+    def _rows(self, observation: Observation, agents: slice, leading: int) -> dict[str, Tensor]:
+        """Arrays whose last leading axis is agents as tensors of rows of some of them."""
+        chosen = (slice(None),) * (leading - 1) + (agents,)
+        return {name: self._tensor(array[chosen], leading) for name, array in observation.items()}
+
+    def _tensor(self, array: Array, leading: int) -> Tensor:
+        rows = torch.from_numpy(array.reshape(-1, *array.shape[leading:]))
+        return rows.to(self.device, non_blocking=True)
 
 
 def initial_parameters(policy: Policy, seed: int) -> Tensor:
-    """Orthogonal layers (gain sqrt 2; 0.01 for the policy's head, 1 for the value's), zero biases.
+    """Orthogonal layers (gain sqrt 2; 0.01 for the policy's head, 1 for the value's and for
+    recurrent cells), zero biases (1 where an LSTM forgets).
 
-    Drawn from a generator of its own, named by the seed: no global generator is touched.
+    Drawn from generators of their own, named by the seed and by the agent whose network it is: no
+    global generator is touched.
     """
-    generator = torch.Generator().manual_seed(key(seed, Purpose.INITIALISATION) >> 1)
-    network = policy.network
+    for agent, network in enumerate(policy.networks):
+        named = key(seed, Purpose.INITIALISATION, agent)
+        _initialise(network, torch.Generator().manual_seed(named >> 1))
+    return policy.vector.detach().cpu().clone()
+
+
+def _initialise(network: Network, generator: torch.Generator) -> None:
+    by_themselves = set() if network.cell is None else set(network.cell.modules())
     for module in network.modules():
-        if not isinstance(module, (nn.Linear, nn.Conv2d)):
+        if not isinstance(module, (nn.Linear, nn.Conv2d)) or module in by_themselves:
             continue
         gain = {id(network.policy): 0.01, id(network.value): 1.0}.get(id(module), math.sqrt(2.0))
         weight = torch.empty(module.weight.shape)
@@ -124,8 +219,23 @@ def initial_parameters(policy: Policy, seed: int) -> Tensor:
         module.weight.data.copy_(weight)
         assert module.bias is not None, "every layer has a bias"
         module.bias.data.zero_()
+    if network.cell is not None:
+        network.cell.initialise(generator)
     network.deviation.data.zero_()
-    return policy.vector.detach().cpu().clone()
+
+
+def _interleaved(answers: list[Answer]) -> Answer:
+    """The answers of all agents, each about its own rows, as rows of (replica, agent)."""
+    if len(answers) == 1:
+        return answers[0]
+    head, value = ([getattr(answer, name) for answer in answers] for name in ("head", "value"))
+    states = [answer.state for answer in answers if answer.state is not None]
+    state = torch.stack(states, 1).flatten(0, 1) if states else None
+    return Answer(torch.stack(head, 1).flatten(0, 1), torch.stack(value, 1).flatten(), state)
+
+
+def _both(features: Tensor, for_value: Tensor) -> Tensor:
+    return features if for_value is features else torch.cat([features, for_value], -1)
 
 
 def _joined(parts: list[Tensor]) -> Tensor:

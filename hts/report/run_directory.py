@@ -2,7 +2,7 @@
 
 manifest.json    what was run: configuration, origins, identity, versions, numerics
 metrics.jsonl    a line for each update
-digests.jsonl    a line for each update: update, rollout, parameters, chain
+digests.jsonl    a line for each update: update, rollout, parameters, chain, replicas
 result.json      how it ended: status, steps, updates, digest, steps/s, seconds, return
 """
 
@@ -12,7 +12,7 @@ import dataclasses
 import json
 import os
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from importlib import metadata
 from pathlib import Path
@@ -20,7 +20,7 @@ from typing import Any
 
 from hts.config import Config, Resolved, flatten
 from hts.determinism import numerics
-from hts.determinism.digest import Link
+from hts.determinism.digest import Link, marks
 from hts.errors import WrongUsage
 
 PACKAGES = ("hts", "torch", "numpy", "gymnasium", "gfootball", "ale-py", "mujoco", "envpool")
@@ -61,9 +61,10 @@ class RunDirectory:
         }
         self._write("manifest.json", record)
 
-    def update(self, link: Link, metrics: Mapping[str, float]) -> None:
+    def update(self, link: Link, metrics: Mapping[str, float], replicas: Sequence[bytes]) -> None:
         """One line in each record; flushed, so that a killed run has told all it did."""
-        for file, record in ((self._digests, dataclasses.asdict(link)), (self._metrics, metrics)):
+        digests = {**dataclasses.asdict(link), "replicas": marks(replicas)}
+        for file, record in ((self._digests, digests), (self._metrics, metrics)):
             file.write(json.dumps(record) + "\n")
             file.flush()
 

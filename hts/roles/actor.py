@@ -1,18 +1,24 @@
-"""An actor: answers observations with actions, in batches, and keeps no state.
+"""An actor: answers what blocks ask, in batches, and keeps no state.
 
 An answer is a function of the version, the observation and the key that came with it. Which rows
 are answered together changes no bit: batches are padded to the size that the probe at the start
 found to be safe (hts.determinism.invariance), or, where it found none, every batch has the size
 of all replicas and each of them its own place in it.
+
+A ticket names a rollout and a step. Everything else stands in the storage: the value of a final
+observation is due where the step before was truncated, and at the end of the rollout the value of
+the observation behind it is due where its episode goes on.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
+from hts.memory.desk import Desk
 from hts.memory.storage import Rows, Storage
 from hts.memory.versions import Version
 from hts.models.policy import Answer, Policy, uniforms
@@ -39,22 +45,81 @@ class _Batch:
         return np.asarray(array.reshape(self.size, agents, *array.shape[1:])[self.places])
 
 
-class Actor:
-    """One copy of the network; `padding` 0 asks for a fixed place for each of the `replicas`."""
+Question = tuple[Array, int]
+"""Replicas, and the step that all of them stand at."""
 
-    def __init__(self, policy: Policy, padding: int, replicas: int) -> None:
-        self.policy = policy
+
+@dataclass(frozen=True)
+class Due:
+    """What questions of one rollout ask for; None where nothing is asked."""
+
+    act: Rows | None
+    final: Rows | None
+    behind: Rows | None
+
+
+def due(storage: Storage, questions: Sequence[Question]) -> Due:
+    """Actions; values behind truncations of the step before; values behind the rollout's end."""
+    act: list[Question] = []
+    final: list[Question] = []
+    behind: list[Question] = []
+    for replicas, step in questions:
+        if step < storage.sizes.steps:
+            act.append((replicas, step))
+        if step == 0:
+            continue
+        terminated = storage.terminated[replicas, step - 1]
+        truncated = storage.truncated[replicas, step - 1]
+        final.append((replicas[truncated & ~terminated], step - 1))
+        if step == storage.sizes.steps:
+            behind.append((replicas[~(terminated | truncated)], step))
+    return Due(_rows(act), _rows(final, final=True), _rows(behind))
+
+
+class Actor:
+    """One copy of the network for each of the two versions that may be acted with at a time.
+
+    `padding` 0 asks for a fixed place for each of the `replicas`.
+    """
+
+    def __init__(self, make_policy: Callable[[], Policy], padding: int, replicas: int) -> None:
         self.padding = padding
         self.replicas = replicas
-        self._loaded = -1
+        self._make_policy = make_policy
+        self._policies: list[Policy | None] = [None, None]
+        self._loaded = [-1, -1]
+
+    def answer(
+        self,
+        desk: Desk,
+        blocks: Sequence[int],
+        storages: tuple[Storage, Storage],
+        read: Callable[[int], Version],
+    ) -> None:
+        """Answer what these blocks have asked, and sign it."""
+        questions: dict[int, list[Question]] = {}
+        for block in blocks:
+            rollout, step = desk.question(block)
+            questions.setdefault(rollout, []).append((desk.replicas[block], step))
+        for rollout in sorted(questions):
+            storage, version = storages[rollout % 2], read(rollout)
+            storage.version = rollout
+            asked = due(storage, questions[rollout])
+            if asked.act is not None:
+                self.act(storage, asked.act, version)
+            for rows in (asked.final, asked.behind):
+                if rows is not None:
+                    self.value(storage, rows, version)
+        for block in blocks:
+            desk.answer(block)
 
     def act(self, storage: Storage, rows: Rows, version: Version) -> None:
         """Choose the action of each row and write it, its log-probability and the value."""
         assert storage.version == version.number, "I3: a rollout is made with its own version"
-        batch = self._batch(rows)
+        batch, policy = self._batch(rows), self._policy(version)
         answer = self._answer(storage, rows, batch, version)
         keys = storage.key[rows.replicas, rows.steps]
-        agents, actions = self.policy.agents, self.policy.distribution
+        agents, actions = policy.agents, policy.distribution
         drawn = uniforms(keys, agents, actions.noise).reshape(len(rows), agents, -1)
         noise = torch.from_numpy(batch.filled(drawn).reshape(-1, actions.noise))
         with torch.inference_mode():
@@ -65,6 +130,8 @@ class Actor:
         storage.value[place] = batch.rows(answer.value, agents)
         chosen = batch.rows(action, agents)
         storage.action[place] = chosen.reshape(len(rows), agents, *storage.action.shape[3:])
+        if answer.state is not None:
+            storage.state[rows.replicas, rows.steps + 1] = batch.rows(answer.state, agents)
 
     def value(self, storage: Storage, rows: Rows, version: Version) -> None:
         """Write the value behind each row's step: of its final, or of its next, observation."""
@@ -72,7 +139,7 @@ class Actor:
         batch = self._batch(rows)
         answer = self._answer(storage, rows, batch, version)
         behind = rows.steps if rows.final else rows.steps - 1
-        found = batch.rows(answer.value, self.policy.agents)
+        found = batch.rows(answer.value, self._policy(version).agents)
         storage.bootstrap[rows.replicas, behind] = found
 
     def _batch(self, rows: Rows) -> _Batch:
@@ -81,10 +148,31 @@ class Actor:
         count = len(rows)
         return _Batch(count + -count % self.padding, slice(count))
 
+    def _policy(self, version: Version) -> Policy:
+        """The network with these parameters; two versions are acted with in turn."""
+        place = version.number % 2
+        policy = self._policies[place]
+        if policy is None:
+            policy = self._policies[place] = self._make_policy()
+        if self._loaded[place] != version.number:
+            policy.load(version.parameters)
+            self._loaded[place] = version.number
+        return policy
+
     def _answer(self, storage: Storage, rows: Rows, batch: _Batch, version: Version) -> Answer:
-        if self._loaded != version.number:
-            self.policy.load(version.parameters)
-            self._loaded = version.number
+        policy = self._policy(version)
         seen = version.scale.apply(storage.gather(rows))
+        whole = {name: batch.filled(array) for name, array in seen.items()}
+        state = storage.state_before(rows)
         with torch.inference_mode():
-            return self.policy.answer({name: batch.filled(array) for name, array in seen.items()})
+            if state is None:
+                return policy.answer(whole)
+            return policy.answer(whole, batch.filled(state))
+
+
+def _rows(parts: Sequence[Question], *, final: bool = False) -> Rows | None:
+    if not any(len(part) for part, _ in parts):
+        return None
+    replicas = np.concatenate([part for part, _ in parts])
+    steps = np.concatenate([np.full(len(part), step) for part, step in parts])
+    return Rows(replicas, steps, final)

@@ -1,20 +1,23 @@
-"""Blocks: what an executor steps. One world is a block of one replica, a batched world of many.
+"""Blocks: what an executor steps at once, and what advances by itself.
 
-A block takes the actions that stand in the storage, steps its simulator, and writes what came of
-it: reward, ends, the next observation with its age and key. It resets what has ended, each
-episode with a seed of its own, and says which values are needed where the rollout cannot say them.
+A block takes the actions that stand in the storage, steps its simulators, and writes what came of
+it: reward, ends, the next observation with its age and key. It resets what has ended, each episode
+with a seed of its own. Whose values are needed behind a step can be read off the storage, so an
+actor needs nothing but the number of the step (`hts.roles.actor`).
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from hts.determinism.keys import Purpose, episode_seed, episode_seeds, key, keys
-from hts.memory.storage import Rows, Storage
-from hts_envs.contract import Array, BatchedWorld, Box, Observation, Spaces, World
+from hts.determinism.keys import Purpose, episode_seed, episode_seeds, keys
+from hts.memory.storage import Storage
+from hts.models.bounds import Taken
+from hts_envs.contract import Array, BatchedStep, BatchedWorld, Observation, Spaces, World
 
 
 @dataclass(frozen=True)
@@ -26,149 +29,158 @@ class Episode:
     facts: dict[str, float]
 
 
-@dataclass
-class Needed:
-    """What a block asks of an actor after a step."""
+class Block(ABC):
+    """Consecutive replicas whose simulators are stepped together."""
 
-    final: list[Array]
-    episodes: list[Episode]
-
-
-class WorldBlock:
-    """One world, one replica."""
-
-    def __init__(self, world: World, replica: int, seed: int) -> None:
-        self.world = world
-        self.replica = replica
+    def __init__(self, replicas: range, taken: Taken, seed: int) -> None:
+        self.replicas = replicas
         self.seed = seed
-        self.episode = -1
-        self.age = 0
-        self._bounds = _bounds(world.spaces)
-        self._rows = np.array([replica])
-
-    def begin(self, storage: Storage) -> None:
-        """The first observation of a run, in the first place of its first rollout."""
-        storage.write_frame(self.replica, 0, self._reset())
-        storage.age[self.replica, 0] = 0
-
-    def offer(self, storage: Storage, step: int) -> None:
-        """The key with which the action of this step is to be drawn."""
-        drawn = key(self.seed, Purpose.ACTION, self.replica, self.episode, self.age)
-        storage.key[self.replica, step] = drawn
-
-    def step(self, storage: Storage, step: int, needed: Needed) -> None:
-        """Take the action of this step."""
-        r = self.replica
-        action = storage.action[r, step]
-        result = self.world.step(np.clip(action, *self._bounds) if self._bounds else action.copy())
-        storage.reward[r, step] = result.reward
-        storage.terminated[r, step] = result.terminated
-        storage.truncated[r, step] = result.truncated
-        storage.bootstrap[r, step] = 0.0
-        observation = result.observation
-        if result.terminated or result.truncated:
-            if not result.terminated:
-                storage.write_final(self._rows, _batch(observation))
-                needed.final.append(self._rows)
-            needed.episodes.append(Episode(r, step, dict(result.facts)))
-            observation = self._reset()
-        else:
-            self.age += 1
-        storage.write_frame(r, step + 1, observation)
-        storage.age[r, step + 1] = self.age
-
-    def _reset(self) -> Observation:
-        self.episode += 1
-        self.age = 0
-        return self.world.reset(episode_seed(self.seed, self.replica, self.episode))
-
-    def close(self) -> None:
-        self.world.close()
-
-
-class BatchedBlock:
-    """A batched world: replicas `first` and following, stepped in one call."""
-
-    def __init__(self, world: BatchedWorld, first: int, seed: int) -> None:
-        self.world = world
-        self.seed = seed
-        self.replicas = np.arange(first, first + world.replicas)
-        self.slice = slice(first, first + world.replicas)
-        self.episode = np.full(world.replicas, -1, np.int64)
-        self.age = np.zeros(world.replicas, np.int64)
-        self._bounds = _bounds(world.spaces)
+        self.episodes: list[Episode] = []  # that ended, and were not reported yet
+        self.episode = np.full(len(replicas), -1, np.int64)
+        self.age = np.zeros(len(replicas), np.int64)
+        self.slice = slice(replicas.start, replicas.stop)
+        self._numbers = np.arange(replicas.start, replicas.stop)
+        self._taken = taken
 
     def begin(self, storage: Storage) -> None:
         """The first observations of a run, in the first place of its first rollout."""
-        rows = np.arange(self.world.replicas)
-        storage.write_frame(self.slice, 0, self._reset(rows))
+        everyone = np.arange(len(self.replicas))
+        storage.write_frame(self.slice, 0, self._begin(everyone))
         storage.age[self.slice, 0] = 0
+        self.offer(storage, 0)
+
+    def take_over(self, storage: Storage, older: Storage) -> None:
+        """Go on in this storage where the older one ended."""
+        storage.take_over(older, self.slice)
+        self.offer(storage, 0)
 
     def offer(self, storage: Storage, step: int) -> None:
         """The keys with which the actions of this step are to be drawn."""
-        drawn = keys(self.seed, Purpose.ACTION, self.replicas, self.episode, self.age)
+        drawn = keys(self.seed, Purpose.ACTION, self._numbers, self.episode, self.age)
         storage.key[self.slice, step] = drawn
 
-    def step(self, storage: Storage, step: int, needed: Needed) -> None:
-        """Take the actions of this step."""
-        action = storage.action[self.slice, step]
-        result = self.world.step(np.clip(action, *self._bounds) if self._bounds else action.copy())
-        storage.reward[self.slice, step] = result.reward
-        storage.terminated[self.slice, step] = result.terminated
-        storage.truncated[self.slice, step] = result.truncated
-        storage.bootstrap[self.slice, step] = 0.0
-        observation = result.observation
-        ended = result.terminated | result.truncated
+    def step(self, storage: Storage, step: int) -> None:
+        """Take the actions of this step, and show what they led to."""
+        mine = self.slice
+        result = self._step(self._taken(storage.action[mine, step]))
+        storage.reward[mine, step] = result.reward
+        storage.terminated[mine, step] = result.terminated
+        storage.truncated[mine, step] = result.truncated
+        storage.bootstrap[mine, step] = 0.0
         self.age += 1
+        ended = result.terminated | result.truncated
         if ended.any():
-            final = np.flatnonzero(result.truncated & ~result.terminated)
-            if len(final):
-                rows = self.replicas[final]
-                storage.write_final(rows, {n: a[final] for n, a in observation.items()})
-                needed.final.append(rows)
-            rows = np.flatnonzero(ended)
-            for row in rows:
-                facts = {name: float(array[row]) for name, array in result.facts.items()}
-                needed.episodes.append(Episode(int(self.replicas[row]), step, facts))
-            for name, array in self._reset(rows).items():
-                observation[name][rows] = array
-        storage.write_frame(self.slice, step + 1, observation)
-        storage.age[self.slice, step + 1] = self.age
+            self._end(storage, step, result, np.flatnonzero(ended))
+        storage.write_frame(mine, step + 1, result.observation)
+        storage.age[mine, step + 1] = self.age
+        if step + 1 < storage.sizes.steps:
+            self.offer(storage, step + 1)
 
-    def _reset(self, rows: Array) -> Observation:
+    def _end(self, storage: Storage, step: int, result: BatchedStep, ended: Array) -> None:
+        """Report these rows' episodes, keep what truncations cut off, and begin the next ones."""
+        observation = result.observation
+        final = np.flatnonzero(result.truncated & ~result.terminated)
+        if len(final):
+            behind = {name: array[final] for name, array in observation.items()}
+            storage.write_final(self._numbers[final], behind)
+        for row in ended:
+            self.episodes.append(Episode(self.replicas[row], step, self._facts(result, int(row))))
+        for name, array in self._begin(ended).items():
+            observation[name][ended] = array
+
+    def _begin(self, rows: Array) -> Observation:
         self.episode[rows] += 1
         self.age[rows] = 0
-        seeds = episode_seeds(self.seed, self.replicas[rows], self.episode[rows])
+        return self._reset(rows)
+
+    @abstractmethod
+    def _reset(self, rows: Array) -> Observation:
+        """Begin the episode of each of these rows; returns their observations."""
+
+    @abstractmethod
+    def _step(self, action: Array) -> BatchedStep:
+        """One step of every simulator; the arrays are the caller's until the next one."""
+
+    @abstractmethod
+    def _facts(self, result: BatchedStep, row: int) -> dict[str, float]:
+        """What is known about the episode that ended in this row."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give back the simulators."""
+
+
+class WorldsBlock(Block):
+    """Single worlds, stepped one after the other."""
+
+    def __init__(self, worlds: Sequence[World], replicas: range, taken: Taken, seed: int) -> None:
+        super().__init__(replicas, taken, seed)
+        assert len(worlds) == len(replicas), "one world for each replica"
+        self.worlds = worlds
+        spaces, count = worlds[0].spaces, len(worlds)
+        self._result = BatchedStep(
+            _rows(spaces, count),
+            np.zeros((count, spaces.agents), np.float32),
+            np.zeros(count, np.bool_),
+            np.zeros(count, np.bool_),
+            {},
+        )
+        self._known: list[Mapping[str, float]] = [{} for _ in worlds]
+
+    def _reset(self, rows: Array) -> Observation:
+        seen = [
+            self.worlds[row].reset(
+                episode_seed(self.seed, self.replicas[row], int(self.episode[row]))
+            )
+            for row in rows
+        ]
+        return {name: np.stack([each[name] for each in seen]) for name in seen[0]}
+
+    def _step(self, action: Array) -> BatchedStep:
+        observation, reward, terminated, truncated, _ = self._result
+        for row, world in enumerate(self.worlds):
+            # A copy: what a world keeps of its action is not changed by the next one.
+            result = world.step(action[row].copy())
+            for name, array in observation.items():
+                array[row] = result.observation[name]
+            reward[row] = result.reward
+            terminated[row] = result.terminated
+            truncated[row] = result.truncated
+            self._known[row] = result.facts
+        return self._result
+
+    def _facts(self, result: BatchedStep, row: int) -> dict[str, float]:
+        return dict(self._known[row])
+
+    def close(self) -> None:
+        for world in self.worlds:
+            world.close()
+
+
+class BatchedBlock(Block):
+    """A batched world: all its replicas in one call."""
+
+    def __init__(self, world: BatchedWorld, replicas: range, taken: Taken, seed: int) -> None:
+        super().__init__(replicas, taken, seed)
+        assert world.replicas == len(replicas), "the world holds the block's replicas"
+        self.world = world
+
+    def _reset(self, rows: Array) -> Observation:
+        seeds = episode_seeds(self.seed, self._numbers[rows], self.episode[rows])
         return self.world.reset(rows, seeds)
+
+    def _step(self, action: Array) -> BatchedStep:
+        return self.world.step(action.copy())
+
+    def _facts(self, result: BatchedStep, row: int) -> dict[str, float]:
+        return {name: float(array[row]) for name, array in result.facts.items()}
 
     def close(self) -> None:
         self.world.close()
 
 
-Block = WorldBlock | BatchedBlock
-
-
-def next_rows(
-    storage: Storage, step: int, replicas: Array, finals: list[Array]
-) -> tuple[Rows | None, Rows | None]:
-    """Whose values are needed behind `step`: of final observations, and behind a rollout's end."""
-    final = None
-    if finals:
-        ended = np.sort(np.concatenate(finals))
-        final = Rows(ended, np.full(len(ended), step), final=True)
-    if step + 1 < storage.sizes.steps:
-        return final, None
-    over = storage.terminated[replicas, step] | storage.truncated[replicas, step]
-    going_on = replicas[~over]
-    return final, Rows(going_on, np.full(len(going_on), step + 1)) if len(going_on) else None
-
-
-def _bounds(spaces: Spaces) -> tuple[Any, Any] | None:
-    """The bounds of a continuous action: what was drawn is stored, what is done lies within."""
-    if not isinstance(spaces.action, Box):
-        return None
-    return np.asarray(spaces.action.low, np.float32), np.asarray(spaces.action.high, np.float32)
-
-
-def _batch(observation: Observation) -> Observation:
-    return {name: array[None] for name, array in observation.items()}
+def _rows(spaces: Spaces, count: int) -> Observation:
+    return {
+        name: np.zeros((count, spaces.agents, *space.shape), space.dtype)
+        for name, space in spaces.observation.items()
+    }

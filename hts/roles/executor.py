@@ -1,72 +1,173 @@
-"""An executor: steps its replicas, each rollout with the version that is named for it.
+"""An executor: advances its blocks, each as far as it can, and never waits by itself.
 
-It answers its own observations with its own copy of the network. Nothing here knows whether the
-storage is shared, or who else writes into it: every replica has one executor (I1).
+`advance` does everything that can be done now; whoever drives it waits at the doorbell in between.
+A block begins rollout v when the learner says so and its own part of v - 1 is done, so nobody
+else's slowness holds it up. Blocks are stepped in turn, or each in a thread of its own where a step
+waits without using the processor. With an actor of its own the executor answers its blocks itself,
+all that have asked in one batch; without one, the actors at the other side of the desk do.
+
+Nothing here knows whether the storage is shared: every replica has one executor (I1).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
 from hts.determinism.digest import replica_digest
-from hts.memory.storage import Rows, Storage
-from hts.memory.versions import Version
-from hts.roles.actor import Actor
-from hts.roles.blocks import Block, Episode, Needed, next_rows
+from hts.memory.desk import Desk
+from hts.memory.storage import Storage
+from hts.roles.blocks import Block, Episode
+
+Answering = Callable[[Sequence[int]], None]
+"""Answers what these blocks have asked: for an executor whose blocks nobody else answers."""
+
+Report = Callable[[int, list[Episode]], None]
+"""Called with each rollout that this executor has filled, and the episodes that ended in it."""
+
+
+class Stepping(Protocol):
+    """How a block's step is run: now, or by a thread of its own."""
+
+    def start(self, place: int, step: Callable[[], None]) -> None:
+        """Run this for the block in this place."""
+
+    def is_over(self, place: int) -> bool:
+        """What was started for this block is done; raises what it raised."""
+
+
+class InTurn:
+    """Steps are run where they are started."""
+
+    def start(self, place: int, step: Callable[[], None]) -> None:
+        step()
+
+    def is_over(self, place: int) -> bool:
+        return True
+
+
+@dataclass(frozen=True)
+class Partners:
+    """Everything at the other side: answers, threads, delays, and who is told."""
+
+    asked: Callable[[int], None]  # a block of this number has asked (somebody may have to be woken)
+    report: Report
+    pause: Callable[[str], None]
+    answering: Answering | None = None
+    stepping: Stepping = InTurn()
+
+
+@dataclass
+class _Progress:
+    """Where a block stands."""
+
+    number: int
+    block: Block
+    rollout: int = 0
+    step: int = -1  # -1: waits for its rollout to begin
+    stepping: bool = False
 
 
 class Executor:
-    """The replicas in `replicas`, in blocks, and the two storages that they write."""
+    """The blocks of one executor, by their numbers at the desk."""
 
     def __init__(
         self,
-        replicas: range,
-        blocks: list[Block],
-        actor: Actor,
+        index: int,
+        blocks: Sequence[Block],
+        desk: Desk,
         storages: tuple[Storage, Storage],
-        pause: Callable[[str], None],
+        partners: Partners,
     ) -> None:
-        self.replicas = replicas
-        self.blocks = blocks
-        self.actor = actor
+        self.index = index
+        self.desk = desk
         self.storages = storages
-        self.pause = pause
-        self._everyone = np.arange(replicas.start, replicas.stop)
+        self.partners = partners
+        numbers = desk.crew.blocks_of(index)
+        self._mine = [_Progress(*each) for each in zip(numbers, blocks, strict=True)]
+        # Two rollouts can be filling at a time: a block that is ahead is ahead by one.
+        self._unfilled = [len(blocks), len(blocks)]
+        self._ended: list[list[Episode]] = [[], []]
 
-    def fill(self, rollout: int, version: Version) -> list[Episode]:
-        """This executor's part of a rollout; returns the episodes that ended in it."""
-        storage = self.storages[rollout % 2]
-        storage.version = version.number
-        if rollout:
-            mine = slice(self.replicas.start, self.replicas.stop)
-            storage.take_over(self.storages[(rollout - 1) % 2], mine)
+    def advance(self) -> bool:
+        """Do all that can be done; False when there was nothing."""
+        may_begin, moved = self.desk.may_begin, False
+        for at in self._mine:
+            if at.step < 0 and at.rollout <= may_begin:
+                self._begin(at)
+                moved = True
+        if self.partners.answering is not None:
+            pending = self.desk.pending([at.number for at in self._mine])
+            if pending:
+                self.partners.answering(pending)
+        for place, at in enumerate(self._mine):
+            if not at.stepping and at.step >= 0 and self.desk.drained(at.number):
+                self._go_on(place, at)
+                moved = True
+            if at.stepping and self.partners.stepping.is_over(place):
+                at.stepping = False
+                self._ask(at, at.step + 1)
+                moved = True
+        return moved
+
+    @property
+    def waits_for_version(self) -> bool:
+        """Some block may not begin its rollout yet."""
+        return any(at.step < 0 for at in self._mine)
+
+    def _begin(self, at: _Progress) -> None:
+        storage = self.storages[at.rollout % 2]
+        if at.rollout:
+            at.block.take_over(storage, self.storages[(at.rollout - 1) % 2])
         else:
-            for block in self.blocks:
-                block.begin(storage)
-        episodes: list[Episode] = []
-        for step in range(storage.sizes.steps):
-            self._step(storage, step, version, episodes)
-        return episodes
+            at.block.begin(storage)
+        self._ask(at, 0)
 
-    def _step(self, storage: Storage, step: int, version: Version, episodes: list[Episode]) -> None:
-        self.pause("step")
-        for block in self.blocks:
-            block.offer(storage, step)
-        self.actor.act(storage, Rows(self._everyone, np.full(len(self._everyone), step)), version)
-        needed = Needed([], episodes)
-        for block in self.blocks:
-            block.step(storage, step, needed)
-        for rows in next_rows(storage, step, self._everyone, needed.final):
-            if rows is not None:
-                self.actor.value(storage, rows, version)
+    def _ask(self, at: _Progress, step: int) -> None:
+        self.partners.pause("ask")
+        at.step = step
+        self.desk.ask(at.number, at.rollout, step)
+        self.partners.asked(at.number)
 
-    def digests(self, rollout: int) -> list[bytes]:
-        """The hash of what each replica saw and did, in replica order."""
-        storage = self.storages[rollout % 2]
-        return [replica_digest(storage, replica) for replica in self.replicas]
+    def _go_on(self, place: int, at: _Progress) -> None:
+        """What was asked is answered: take the step, or, behind the last one, be done."""
+        storage = self.storages[at.rollout % 2]
+        if at.step == storage.sizes.steps:
+            self._finish(at, storage)
+            return
+        at.stepping = True
+        block, step = at.block, at.step
+
+        def run() -> None:
+            self.partners.pause("step")
+            block.step(storage, step)
+
+        self.partners.stepping.start(place, run)
+
+    def _finish(self, at: _Progress, storage: Storage) -> None:
+        """The block's part of its rollout is complete: hash it; the last one reports it."""
+        place = at.rollout % 2
+        for replica in at.block.replicas:
+            digest = replica_digest(storage, replica)
+            self.desk.hashes[place, replica] = np.frombuffer(digest, np.uint8)
+        self._ended[place] += at.block.episodes
+        at.block.episodes = []
+        at.rollout, at.step = at.rollout + 1, -1
+        self._unfilled[place] -= 1
+        if not self._unfilled[place]:
+            self._report(at.rollout - 1)
+
+    def _report(self, rollout: int) -> None:
+        assert rollout == self.desk.filled[self.index], "I5: rollouts are filled one by one"
+        ended = sorted(self._ended[rollout % 2], key=lambda each: (each.step, each.replica))
+        self._ended[rollout % 2], self._unfilled[rollout % 2] = [], len(self._mine)
+        self.partners.pause("report")
+        self.desk.filled[self.index] = rollout + 1
+        self.partners.report(rollout, ended)
 
     def close(self) -> None:
-        for block in self.blocks:
-            block.close()
+        for at in self._mine:
+            at.block.close()

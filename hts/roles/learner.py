@@ -9,88 +9,74 @@ steps there, and applies the difference to the newest parameters:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from hts.config import A2C, PPO, Experiment
+from hts.config import PPO, Experiment
 from hts.determinism.keys import Purpose, key, keys
-from hts.learn.losses import Losses, Shard, a2c_loss, ppo_loss
+from hts.learn.losses import TOLD, Columns
 from hts.learn.normalise import ObservationScale, RewardScale
-from hts.learn.optimisers import clip_norm, make_optimiser
-from hts.learn.returns import Trace, advantages
-from hts.memory.storage import Rows, Storage
+from hts.learn.optimisers import Optimiser, clip_norm, delayed, make_optimiser
+from hts.learn.returns import Trace, advantages, normalised
+from hts.memory.storage import Storage
 from hts.memory.versions import Version
 from hts.models.policy import Policy
+from hts.roles.gradient import Gradients, Minibatch, Seen
 from hts_envs.contract import Array
 
 
-class Sums:
-    """What an update says about itself, summed over the rows of its last epoch.
+@dataclass
+class Kept:
+    """Everything that a learner keeps from one update to the next."""
 
-    The sums stay tensors on the policy's device until they are told: a number asked for earlier
-    would make the host wait for a GPU.
-    """
-
-    def __init__(self) -> None:
-        self.rows = 0
-        self.sums: dict[str, Tensor] = {}
-        self.norms: list[Tensor] = []
-
-    def add(self, losses: Losses, rows: int) -> None:
-        self.rows += rows
-        for name in ("policy", "value", "entropy", "kl", "clipped"):
-            found = getattr(losses, name).detach()
-            self.sums[name] = self.sums[name] + found if name in self.sums else found
-
-    def mean(self, name: str) -> float:
-        return float(self.sums[name]) / self.rows
+    optimiser: Optimiser
+    reward_scale: RewardScale
 
 
 @dataclass(frozen=True)
 class Learning:
-    """A rollout as it is learnt from; its own columns are (replica, step, agent)."""
+    """A rollout as it is learnt from. Arrays are (rows, agents), tensors have both on one axis."""
 
-    storage: Storage
-    scale: ObservationScale
+    seen: Seen
     advantage: Array
     target: Array
-    log_prob: Array
-    weight: Array
+    weight: Array  # corrects for old data
+    columns: Mapping[str, Tensor]  # but for the advantage, which each minibatch has its own of
+
+    @property
+    def explained_variance(self) -> float:
+        """How much of the targets' variance the values explain."""
+        spread = float(np.var(self.target))
+        return 1.0 - float(np.var(self.advantage)) / spread if spread > 0 else 0.0
 
 
 class Learner:
     """One network, one optimiser state for the run."""
 
-    def __init__(self, experiment: Experiment, policy: Policy) -> None:
+    def __init__(self, experiment: Experiment, policy: Policy, workers: int = 1) -> None:
         self.experiment = experiment
         self.policy = policy
         algo = experiment.algo
-        self.optimiser = make_optimiser(
-            algo.optimiser, policy.size, algo.optimiser_epsilon, policy.device
+        self.kept = Kept(
+            make_optimiser(algo.optimiser, policy.size, algo.optimiser_epsilon, policy.device),
+            RewardScale(np.zeros((experiment.replicas, policy.agents))),
         )
-        self.reward_scale = RewardScale(np.zeros((experiment.replicas, policy.agents)))
+        self._gradients = Gradients(experiment, policy, workers)
 
     def update(
         self, storage: Storage, behaviour: Version, newest: Version, updates: int
     ) -> tuple[Version, dict[str, float]]:
         """The next version, and what is to be told about how it was made."""
         assert storage.version == behaviour.number, "I3: learnt from with the version it names"
-        algo = self.experiment.algo
-        delayed = self.experiment.correction == "delayed"
-        start = behaviour if delayed else newest
+        start = behaviour if self.experiment.correction == "delayed" else newest
         published = start.parameters.clone()
         self.policy.load(start.parameters)
         learning = self._learning(storage, behaviour.scale)
-        rate = self._rate(updates)
-        errors: list[Tensor] = []
-        for epoch in range(algo.epochs if isinstance(algo, PPO) else 1):
-            sums = Sums()
-            for rows in self._minibatches(behaviour.number, epoch):
-                errors.append(self._step(learning, rows, sums, rate))
+        told = self._learn(learning, behaviour.number, self._rate(updates))
         made = self._applied(start, newest)
         assert torch.equal(start.parameters, published), "I4: a published version never changes"
         if not bool(torch.isfinite(made).all()):
@@ -99,15 +85,17 @@ class Learner:
                 "rate or a smaller max_gradient_norm usually mends it"
             )
         scale = self._next_scale(storage, newest.scale)
-        told = self._told(learning, sums, rate)
-        told["train/ratio_error_first"] = float(errors[0])
         return Version(newest.number + 1, made, scale), told
+
+    def close(self) -> None:
+        """End the threads of its workers."""
+        self._gradients.close()
 
     def _applied(self, start: Version, newest: Version) -> Tensor:
         reached = self.policy.vector.detach().cpu()
         if start.number == newest.number:
             return reached.clone()
-        return newest.parameters + (reached - start.parameters)
+        return delayed(newest.parameters, start.parameters, reached)
 
     def _learning(self, storage: Storage, scale: ObservationScale) -> Learning:
         algo, reward = self.experiment.algo, storage.reward
@@ -116,96 +104,106 @@ class Learner:
             limit = self.experiment.clip_rewards
             reward = np.clip(reward, -limit, limit)
         if self.experiment.normalise_rewards:
-            self.reward_scale = self.reward_scale.with_rollout(reward, ended, algo.gamma)
-            reward = self.reward_scale.apply(reward)
+            self.kept.reward_scale = self.kept.reward_scale.with_rollout(reward, ended, algo.gamma)
+            reward = self.kept.reward_scale.apply(reward)
         trace = Trace(
             reward, storage.value, storage.bootstrap, storage.terminated, storage.truncated
         )
         found = advantages(trace, algo.gamma, algo.gae_lambda)
-        log_prob, weight = self._corrected(storage, scale)
-        return Learning(storage, scale, found, found + storage.value, log_prob, weight)
+        target = found + storage.value
+        seen = Seen(storage, scale, self.experiment.sequence_length)
+        log_prob, weight = self._corrected(seen)
+        columns = {
+            "action": self._column(storage.action),
+            "log_prob": self._column(log_prob),
+            "value": self._column(storage.value),
+            "target": self._column(target),
+        }
+        rows = (-1, self.policy.agents)
+        return Learning(
+            seen, found.reshape(rows), target.reshape(rows), weight.reshape(rows), columns
+        )
 
-    def _corrected(self, storage: Storage, scale: ObservationScale) -> tuple[Array, Array]:
+    def _corrected(self, seen: Seen) -> tuple[Array, Array]:
         """Log-probabilities that ratios are taken against, and the weight of each row."""
-        correction = self.experiment.correction
-        ones = np.ones(storage.log_prob.shape, np.float32)
+        correction, behaviour = self.experiment.correction, seen.storage.log_prob
+        ones = np.ones(behaviour.shape, np.float32)
         if correction in ("delayed", "ratio"):
-            return storage.log_prob, ones
-        current = self._current_log_prob(storage, scale)
+            return behaviour, ones
+        current = self._current_log_prob(seen)
         if correction == "none":
             return current, ones
-        return current, np.minimum(np.exp(current - storage.log_prob), 1.0).astype(np.float32)
+        return current, np.minimum(np.exp(current - behaviour), 1.0).astype(np.float32)
 
-    def _current_log_prob(self, storage: Storage, scale: ObservationScale) -> Array:
-        """What the loaded parameters say about the rollout's actions."""
-        found = np.empty(storage.log_prob.shape, np.float32)
-        for replica in range(storage.sizes.replicas):
-            steps = np.arange(storage.sizes.steps)
-            rows = Rows(np.full(len(steps), replica), steps)
+    def _current_log_prob(self, seen: Seen) -> Array:
+        """What the loaded parameters say about the rollout's actions, a shard's rows at a time."""
+        said, action = [], self._column(seen.storage.action)
+        count = self.experiment.minibatches * self.experiment.shard_count
+        pieces = np.split(np.arange(self.experiment.rows), count)
+        for rows, taken in zip(pieces, action.chunk(count), strict=True):
             with torch.inference_mode():
-                answer = self.policy.answer(scale.apply(storage.gather(rows)))
-                action = self._column(storage.action[replica])
-                said = self.policy.distribution.log_prob(answer.head, action)
-            found[replica] = said.cpu().numpy().reshape(found[replica].shape)
-        return found
+                answer = seen.answer(self.policy, rows)
+                said.append(self.policy.distribution.log_prob(answer.head, taken))
+        return torch.cat(said).cpu().numpy().reshape(seen.storage.log_prob.shape)
+
+    def _learn(self, learning: Learning, version: int, rate: float) -> dict[str, float]:
+        """Every optimiser step of an update; what it tells is of the last epoch."""
+        algo = self.experiment.algo
+        clip, epochs = (algo.clip, algo.epochs) if isinstance(algo, PPO) else (None, 1)
+        first: Tensor | None = None
+        sums: list[Tensor] = []
+        norms: list[Tensor] = []
+        for epoch in range(epochs):
+            for rows in self._minibatches(version, epoch):
+                losses = self._gradients.compute(self._minibatch(learning, rows))
+                norm = clip_norm(self.policy.gradient, algo.max_gradient_norm, self.policy.parts)
+                self.policy.vector.add_(self.kept.optimiser.step(self.policy.gradient, rate))
+                if first is None:
+                    first = torch.stack([loss.ratio_error for loss in losses]).max()
+                if epoch == epochs - 1:
+                    sums += [loss.told(clip) for loss in losses]
+                    norms.append(norm)
+        assert first is not None, "an update has an epoch and a minibatch"
+        rows_told = len(learning.columns["value"])
+        told = (torch.stack(sums).sum(0) / rows_told).tolist()
+        return {
+            **{f"train/{name}": number for name, number in zip(TOLD, told, strict=True)},
+            "train/gradient_norm": float(torch.stack(norms).mean()),
+            "train/explained_variance": learning.explained_variance,
+            "train/learning_rate": rate,
+            "train/ratio_error_first": float(first),
+        }
 
     def _minibatches(self, version: int, epoch: int) -> Iterator[Array]:
-        """The rows of each minibatch, as places in the flattened (replica, step)."""
-        algo, count = self.experiment.algo, self.experiment.rows
-        if isinstance(algo, A2C):
-            yield np.arange(count)
-            return
-        named = key(self.experiment.seed, Purpose.MINIBATCH, 0, version, epoch)
-        drawn = keys(named, Purpose.MINIBATCH, np.arange(count))
-        yield from np.argsort(drawn, kind="stable").reshape(algo.minibatches, -1)
+        """The rows of each minibatch, as places in the flattened (replica, step): whole sequences,
+        where the network remembers."""
+        asked = self.experiment
+        length = asked.sequence_length
+        sequences = np.arange(asked.rows // length)
+        if isinstance(asked.algo, PPO):
+            named = key(asked.seed, Purpose.MINIBATCH, 0, version, epoch)
+            sequences = np.argsort(keys(named, Purpose.MINIBATCH, sequences), kind="stable")
+        rows = sequences[:, None] * length + np.arange(length)
+        yield from rows.reshape(asked.minibatches, -1)
 
-    def _step(self, learning: Learning, rows: Array, sums: Sums, rate: float) -> Tensor:
-        """One optimiser step; returns the largest |ratio - 1| before it."""
-        algo = self.experiment.algo
-        advantage = learning.advantage.reshape(-1, self.policy.agents)[rows]
-        if isinstance(algo, PPO) and algo.normalise_advantages and advantage.size > 1:
-            advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
-        self.policy.gradient.zero_()
-        errors = []
-        whole = len(rows) * self.policy.agents
-        parts = zip(
-            np.split(rows, self.experiment.shards),
-            np.split(advantage, self.experiment.shards),
-            strict=True,
-        )
-        for part, shard_advantage in parts:
-            places = Rows(*np.divmod(part, self.experiment.rollout))
-            answer = self.policy.answer(learning.scale.apply(learning.storage.gather(places)))
-            shard = self._shard(learning, places, shard_advantage)
-            loss = ppo_loss if isinstance(algo, PPO) else a2c_loss
-            losses = loss(algo, self.policy.distribution, answer, shard)  # type: ignore[arg-type]
-            (losses.total / whole).backward()  # type: ignore[no-untyped-call]
-            sums.add(losses, len(shard.action))
-            errors.append(losses.ratio_error)
-        sums.norms.append(clip_norm(self.policy.gradient, algo.max_gradient_norm))
-        self.policy.vector.add_(self.optimiser.step(self.policy.gradient, rate))
-        return torch.stack(errors).max()
-
-    def _shard(self, learning: Learning, places: Rows, advantage: Array) -> Shard:
-        storage, at = learning.storage, (places.replicas, places.steps)
-        columns = (learning.log_prob, storage.value, learning.target, learning.weight)
-        log_prob, value, target, weight = (self._column(column[at]) for column in columns)
-        action = self._column(storage.action[at])
-        return Shard(
-            action=action,
-            log_prob=log_prob,
-            value=value,
-            advantage=self._column(advantage),
-            target=target,
-            weight=weight,
-        )
+    def _minibatch(self, learning: Learning, rows: Array) -> Minibatch:
+        """These rows of every agent, each agent's beside those of the others."""
+        algo, agents = self.experiment.algo, self.policy.agents
+        advantage = learning.advantage[rows]
+        if isinstance(algo, PPO) and algo.normalise_advantages:
+            advantage = normalised(advantage, each=self.policy.parts > 1)
+        weighted = advantage.astype(np.float32) * learning.weight[rows]
+        places = (rows[:, None] * agents + np.arange(agents)).reshape(-1)
+        at = torch.from_numpy(places).to(self.policy.device)
+        chosen = {name: column.index_select(0, at) for name, column in learning.columns.items()}
+        chosen["advantage"] = torch.from_numpy(weighted.reshape(-1)).to(self.policy.device)
+        return Minibatch(learning.seen, rows, Columns(**chosen))
 
     def _column(self, array: Array) -> Tensor:
-        """(rows, agents, ...) as a tensor of (rows x agents, ...), float32 or int64."""
-        flat = array.reshape(-1, *array.shape[2:])
-        if flat.dtype != np.int64:
-            flat = flat.astype(np.float32, copy=False)
-        return torch.from_numpy(np.ascontiguousarray(flat)).to(self.policy.device)
+        """(replicas, steps, agents, ...) as a tensor of (rows x agents, ...), float32 or int64."""
+        flat = array.reshape(-1, *array.shape[3:])
+        own = flat.astype(np.int64 if flat.dtype == np.int64 else np.float32)
+        return torch.from_numpy(own).to(self.policy.device)
 
     def _rate(self, updates: int) -> float:
         """The learning rate as a function of absolute environment steps."""
@@ -224,17 +222,3 @@ class Learner:
             for name in scale.moments
         }
         return scale.with_rollout(seen)
-
-    def _told(self, learning: Learning, sums: Sums, rate: float) -> dict[str, float]:
-        spread = float(np.var(learning.target))
-        left = float(np.var(learning.target - learning.storage.value))
-        return {
-            "train/policy_loss": sums.mean("policy"),
-            "train/value_loss": sums.mean("value"),
-            "train/entropy": sums.mean("entropy"),
-            "train/kl": sums.mean("kl"),
-            "train/clip_fraction": sums.mean("clipped"),
-            "train/gradient_norm": float(torch.stack(sums.norms).mean()),
-            "train/explained_variance": 1.0 - left / spread if spread > 0 else 0.0,
-            "train/learning_rate": rate,
-        }

@@ -1,67 +1,81 @@
 """An executor in a process of its own.
 
-It fills rollout after rollout, each as soon as the version of the same number is there and its own
-part of the rollout before is done; nobody else's slowness holds it up (unless the run has a
-barrier: then it is told when it may begin). What it says after each rollout is small: hashes,
-episodes that ended, and how long it worked and waited.
+It advances its blocks as far as they go and waits at its doorbell. Where it answers its own blocks
+it holds a network; otherwise it never imports torch, unless a simulator does.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import time
+from collections.abc import Callable
 
-from hts.config import Experiment
 from hts.determinism import numerics
-from hts.memory.arena import Arena
+from hts.memory.doorbell import Doorbell
+from hts.roles.blocks import Episode
+from hts.roles.executor import Answering, Executor, InTurn, Partners, Stepping
+from hts.runtime.clock import Clock
+from hts.runtime.crew import make_blocks
+from hts.runtime.jitter import Jitter
 from hts.runtime.process import Pipe
-from hts_envs.contract import Spaces
+from hts.runtime.shared import Inference, Shared, Terms, load
+from hts.runtime.threads import Threads
 
 
 @dataclasses.dataclass(frozen=True)
 class Assignment:
     """What one executor is told when it is spawned."""
 
-    experiment: Experiment
-    spaces: (
-        Spaces  # as the run found them: a simulator is built where it is stepped, and only there
-    )
-    replicas: range
-    device: str
-    jitter: float
-    padding: int
-    memory: Arena
+    index: int
+    terms: Terms
+    threads: bool
+    inline: Inference | None  # None: actors answer
 
 
-def run(pipe: Pipe, assignment: Assignment) -> None:
+def run(pipe: Pipe, given: Assignment) -> None:
     """The whole life of the process."""
-    numerics.prepare()
-    from hts.determinism.invariance import Strategy
-    from hts.runtime.assemble import Plan, make_executor
-    from hts.runtime.shared import view
+    numerics.set_environment()
+    if given.inline is not None:
+        numerics.prepare()
     from hts_envs.registry import parse
 
-    spec = parse(assignment.experiment.env)
-    found = Plan(assignment.experiment, assignment.spaces, assignment.device, assignment.jitter)
-    memory = view(assignment.memory, found)
-    strategy = Strategy(assignment.padding, "as the run found out")
-    executor = make_executor(found, spec, assignment.replicas, strategy, memory.storages)
+    terms, memory = given.terms, given.terms.memory
+    shared, crew = memory.view(), memory.blueprint.crew
+    bell = memory.bells.executors[given.index]
+    parts = [crew.blocks[block] for block in crew.blocks_of(given.index)]
+    spec = parse(terms.experiment.env)
+    blocks = make_blocks(terms.experiment, spec, memory.blueprint.spaces, parts)
+    numerics.settle()
+    stepping: Stepping = Threads(len(blocks), bell) if given.threads else InTurn()
+    clock = Clock(shared.times[given.index])
+    bells = memory.bells
+
+    def asked(block: int) -> None:
+        if crew.actors:
+            bells.actors[crew.actor_of(block)].ring()
+
+    def report(rollout: int, episodes: list[Episode]) -> None:
+        told = [dataclasses.asdict(episode) for episode in episodes]
+        pipe.send(rollout=rollout, episodes=told)
+        bells.learner.ring()
+
+    pause = Jitter(terms.jitter, f"executor {given.index}")
+    partners = Partners(asked, report, pause, _answering(given, shared, pause), stepping)
+    executor = Executor(given.index, blocks, shared.desk, shared.storages, partners)
     pipe.send(ready=True)
-    may_begin = -1
-    for rollout in range(assignment.experiment.updates):
-        began = time.perf_counter()
-        while may_begin < rollout:
-            may_begin = pipe.receive()["may_begin"]
-        got = time.perf_counter()
-        episodes = executor.fill(rollout, memory.published.read(rollout))
-        executor.pause("report")
-        pipe.send(
-            rollout=rollout,
-            digests=[part.hex() for part in executor.digests(rollout)],
-            episodes=[dataclasses.asdict(episode) for episode in episodes],
-            waited=got - began,
-            worked=time.perf_counter() - got,
-        )
-    executor.close()
-    while True:  # stays until it is ended, so that a death is never mistaken for an end
-        pipe.receive()
+    _drive(executor, clock, bell, "for simulators" if given.threads else "for actors")
+
+
+def _drive(executor: Executor, clock: Clock, bell: Doorbell, otherwise: str) -> None:
+    """Until the run is ended: a death is never mistaken for an end."""
+    while True:
+        while executor.advance():
+            pass
+        clock.wait(bell, "waited for the learner" if executor.waits_for_version else otherwise)
+
+
+def _answering(given: Assignment, shared: Shared, pause: Jitter) -> Answering | None:
+    """The executor's own actor, where it has one."""
+    if given.inline is None:
+        return None
+    make: Callable[..., Answering] = load(given.terms.roles.answering)
+    return make(given.terms, given.inline, shared, pause)

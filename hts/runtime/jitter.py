@@ -10,8 +10,9 @@ import zlib
 
 from hts_envs.randomness import fold
 
-POINTS = ("step", "report", "update", "publish")
-"""Before an executor steps, and reports a rollout; before an update, and its publishing."""
+POINTS = ("ask", "step", "answer", "report", "update", "publish")
+"""Before a block asks, or steps; before an answer; before a rollout is reported; before an update,
+and its publishing."""
 
 
 class Jitter:

@@ -1,130 +1,116 @@
-"""The parallel runner: executors in processes, the learner in this one.
+"""The parallel runner: executors, actors and the learner in processes, this one only listens.
 
-A dataflow of named versions: executor e may fill its part of rollout v as soon as version v is
+A dataflow of named versions: a block may fill its part of rollout v as soon as version v is
 published and its own part of rollout v - 1 is done; the learner may make version v + 2 as soon as
-rollout v is complete. Publishing v + 2 implies that rollout v has been learnt from, so two storages
-and three places for versions suffice, and nobody can see who was faster.
-
-With a barrier, rollout v + 1 begins only when every replica has filled rollout v, as in the paper:
-slower, and the same numbers.
+rollout v is complete. They find each other in shared memory; what they send here is for people and
+for the record.
 """
 
 from __future__ import annotations
 
-import itertools
-import time
+from collections import defaultdict
 from collections.abc import Iterator
+from typing import Any
 
 from hts.config import Machine
-from hts.determinism.digest import rollout_digest
-from hts.memory.versions import Version
+from hts.determinism.digest import Link
+from hts.machine import TIMES
 from hts.roles.blocks import Episode
-from hts.roles.learner import Learner
-from hts.runtime import executor_process, shared
+from hts.runtime import actor_process, executor_process, learner_process
 from hts.runtime.assemble import Plan, Updated
-from hts.runtime.executor_process import Assignment
-from hts.runtime.jitter import Jitter
-from hts.runtime.process import Child
+from hts.runtime.process import Child, wait_message
+from hts.runtime.shared import Inference, Terms, allocate
 
 
 class ParallelRun:
     """One run on several processes."""
 
-    def __init__(self, found: Plan, machine: Machine, executors: int) -> None:
+    def __init__(self, found: Plan, machine: Machine) -> None:
         self.experiment = found.experiment
         self.strategy = found.strategy()
-        self.learner = Learner(self.experiment, found.policy())
-        self.versions = found.first_versions()
-        self.digest = found.digest()
-        self._barrier = machine.barrier
-        self._watch = found.watch
-        self._pause = Jitter(found.jitter, "learner")
-        self._memory = shared.create(found)
-        self._worked = self._waited = self._learnt = self._idle = 0.0
+        self.chain = found.digest().chain
+        blueprint = found.blueprint(machine)
+        self.crew = blueprint.crew
+        self._memory = allocate(blueprint)
+        self._times = self._memory.view().times
+        self._episodes: dict[int, list[Episode]] = defaultdict(list)
+        self._reports: dict[int, int] = defaultdict(int)
+        self._links: dict[int, dict[str, Any]] = {}
         self.children: list[Child] = []
-        for index, replicas in enumerate(shares(self.experiment.replicas, executors)):
-            assignment = Assignment(
-                self.experiment,
-                found.spaces,
-                replicas,
-                found.device,
-                found.jitter,
-                self.strategy.padding,
-                self._memory.arena,
-            )
-            self.children.append(Child(f"executor {index}", executor_process.run, assignment))
         try:
+            self._start(found, machine)
             for child in self.children:
-                child.wait_message()  # ready: its worlds are built
+                wait_message([child])  # ready: its worlds are built
         except BaseException:
             self.close()
             raise
 
+    def _start(self, found: Plan, machine: Machine) -> None:
+        terms = Terms(self.experiment, self._memory, found.roles, found.jitter)
+        inference = Inference(found.device, self.strategy.padding)
+        threads = machine.stepping == "threads"
+        for index in range(self.crew.executors):
+            inline = None if self.crew.actors else inference
+            executor = executor_process.Assignment(index, terms, threads, inline)
+            self._child(f"executor {index}", executor_process.run, executor)
+        for index in range(self.crew.actors):
+            actor = actor_process.Assignment(index, terms, inference)
+            self._child(f"actor {index}", actor_process.run, actor)
+        workers = 1 if machine.learners == "auto" else machine.learners
+        learner = learner_process.Assignment(
+            terms, found.device, workers, machine.barrier, found.keep
+        )
+        self._child("learner", learner_process.run, learner)
+
+    def _child(self, name: str, role: Any, assignment: Any) -> None:
+        self.children.append(Child(name, role, assignment))
+
     def __iter__(self) -> Iterator[Updated]:
         """Update after update, in the order of the rollouts."""
-        for version in self.versions:
-            self._memory.published.publish(version)
-        self._tell(0 if self._barrier else self.versions[-1].number)
         for rollout in range(self.experiment.updates):
-            behaviour, newest = self.versions[0], self.versions[-1]
-            began = time.perf_counter()
-            digests, episodes = self._collect(rollout)
-            if self._barrier:
-                self._tell(rollout + 1)
-            complete = time.perf_counter()
-            storage = self._memory.storages[rollout % 2]
-            storage.version = behaviour.number
-            self._watch(rollout, storage)
-            self._pause("update")
-            made, told = self.learner.update(storage, behaviour, newest, rollout)
-            self._pause("publish")
-            self._publish(made)
-            link = self.digest.fold(rollout_digest(digests), made.parameters.numpy().tobytes())
-            self._idle += complete - began
-            self._learnt += time.perf_counter() - complete
-            yield Updated(link, told, episodes, digests)
+            while rollout not in self._links or self._reports[rollout] < self.crew.executors:
+                self._hear(wait_message(self.children)[1])
+            said = self._links.pop(rollout)
+            del self._reports[rollout]
+            ended = sorted(self._episodes.pop(rollout, []), key=lambda e: (e.step, e.replica))
+            link = Link(**said["link"])
+            self.chain = link.chain
+            replicas = [bytes.fromhex(part) for part in said["replicas"]]
+            yield Updated(link, said["told"], ended, replicas)
 
-    def _collect(self, rollout: int) -> tuple[list[bytes], list[Episode]]:
-        """What every executor says of this rollout, in replica order; then it is complete (I2)."""
-        digests: list[bytes] = []
-        episodes: list[Episode] = []
-        for child in self.children:
-            said = child.wait_message()
-            assert said["rollout"] == rollout, f"{child.name} is in rollout {said['rollout']}"
-            digests += [bytes.fromhex(part) for part in said["digests"]]
-            episodes += [Episode(**episode) for episode in said["episodes"]]
-            self._worked += said["worked"]
-            self._waited += said["waited"]
-        return digests, sorted(episodes, key=lambda episode: (episode.step, episode.replica))
-
-    def _publish(self, made: Version) -> None:
-        self._memory.published.publish(made)
-        self.versions = [*self.versions[1:], made]
-        if not self._barrier:
-            self._tell(made.number)
-
-    def _tell(self, may_begin: int) -> None:
-        """Executors may fill rollouts up to this one."""
-        for child in self.children:
-            child.send(may_begin=min(may_begin, self.experiment.updates))
+    def _hear(self, said: dict[str, Any]) -> None:
+        """An executor has filled its part of a rollout, or the learner has made a version."""
+        if "link" in said:
+            self._links[said["link"]["update"] - 1] = said
+            return
+        self._reports[said["rollout"]] += 1
+        self._episodes[said["rollout"]] += [Episode(**each) for each in said["episodes"]]
 
     def time_budget(self) -> str:
-        """Where time went, and who was waited for."""
-        executors = self._worked + self._waited or 1.0
-        learner = self._learnt + self._idle or 1.0
-        return (
-            f"{len(self.children)} executors worked {self._worked / executors:.0%} and waited "
-            f"{self._waited / executors:.0%} of their time for the learner, which worked "
-            f"{self._learnt / learner:.0%} and waited {self._idle / learner:.0%} for them"
-        )
+        """Where time went: for each kind of process the shares worked and waited, and for whom."""
+        executors, actors = self.crew.executors, self.crew.actors
+        kinds = {
+            _plural(executors, "executor"): self._times[:executors],
+            _plural(actors, "actor"): self._times[executors : executors + actors],
+            "learner": self._times[-1:],
+        }
+        parts = []
+        for kind, rows in kinds.items():
+            total = rows.sum()
+            if not total:
+                continue
+            shares = zip(TIMES, rows.sum(0) / total, strict=True)
+            spent = [f"{column} {share:.0%}" for column, share in shares if share >= 0.005]
+            parts.append(f"{kind} {', '.join(spent)}")
+        return "; ".join(parts)
 
     def close(self) -> None:
         """End every process."""
         for child in self.children:
             child.end()
+        self.children = []
+        self._memory.bells.close()
 
 
-def shares(replicas: int, executors: int) -> list[range]:
-    """The replicas of each executor: as even as possible, in order."""
-    cuts = [replicas * index // executors for index in range(executors + 1)]
-    return [range(begin, end) for begin, end in itertools.pairwise(cuts)]
+def _plural(count: int, word: str) -> str:
+    return f"{count} {word}{'s' if count > 1 else ''}"

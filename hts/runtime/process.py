@@ -14,7 +14,7 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
@@ -58,9 +58,13 @@ class Child:
         assert self._process.pid is not None, "a child is started when it is made"
         return self._process.pid
 
-    def wait_message(self) -> dict[str, Any]:
-        """The next message; RoleFailed when the child fails or dies first."""
-        wait([self.pipe.connection, self._process.sentinel])
+    @property
+    def signs(self) -> list[Any]:
+        """What becomes ready when it has said something, or is gone."""
+        return [self.pipe.connection, self._process.sentinel]
+
+    def hear(self) -> dict[str, Any]:
+        """What it said; RoleFailed when it failed or died."""
         try:
             message = self.pipe.receive()
         except (EOFError, ConnectionResetError):
@@ -69,14 +73,6 @@ class Child:
         if "error" in message:
             raise RoleFailed(self.name, message["error"])
         return message
-
-    def send(self, **message: Any) -> None:
-        """Tell the child something; RoleFailed when it is gone."""
-        try:
-            self.pipe.send(**message)
-        except (BrokenPipeError, ConnectionResetError):
-            self.wait_message()  # what it said last, or how it ended
-            raise
 
     def end(self) -> None:
         """End it, whatever it is doing."""
@@ -93,6 +89,13 @@ class Child:
         if code < 0:
             return f"it was ended by {signal.Signals(-code).name}"
         return f"it ended with exit code {code}"
+
+
+def wait_message(children: Sequence[Child]) -> tuple[Child, dict[str, Any]]:
+    """The next message of any of them; RoleFailed when one of them fails or dies."""
+    owners = {sign: child for child in children for sign in child.signs}
+    child = owners[wait(list(owners))[0]]
+    return child, child.hear()
 
 
 def _main(

@@ -1,42 +1,109 @@
-"""What the processes of a run share: two storages and the versions that are alive."""
+"""What the processes of a run share, and how each finds its way in it."""
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from hts.machine import SharedArray, storage_arrays
+from hts.config import Experiment
+from hts.machine import (
+    SharedArray,
+    Sizes,
+    clock_arrays,
+    desk_arrays,
+    storage_arrays,
+    version_arrays,
+)
 from hts.memory.arena import Arena
+from hts.memory.desk import Bells, Crew, Desk
 from hts.memory.storage import Storage
-from hts.memory.versions import Published, version_arrays
-from hts.runtime.assemble import Plan
+from hts_envs.contract import Array, Spaces
+
+
+@dataclass(frozen=True)
+class Blueprint:
+    """Everything that the shared arrays follow from."""
+
+    sizes: Sizes
+    spaces: Spaces
+    parameters: int
+    scaled: dict[str, tuple[int, ...]]
+    crew: Crew
+
+    @property
+    def roles(self) -> int:
+        return self.crew.executors + self.crew.actors + 1
+
+    def tables(self) -> list[tuple[SharedArray, ...]]:
+        """Storages, desk, clock and versions, in the order in which they lie in memory."""
+        storage = storage_arrays(self.sizes, self.spaces)
+        crew = self.crew
+        desk = desk_arrays(len(crew.blocks), crew.executors, crew.replicas)
+        versions = version_arrays(self.parameters, self.scaled)
+        return [storage, storage, desk, clock_arrays(self.roles), versions]
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What a child is given: the memory, what lies in it, and everybody's doorbell."""
+
+    blueprint: Blueprint
+    arena: Arena
+    bells: Bells
+
+    def view(self) -> Shared:
+        """The arrays in it, the same in every process; asked for once in each."""
+        sizes, spaces = self.blueprint.sizes, self.blueprint.spaces
+        tables = [self.arena.arrays(table) for table in self.blueprint.tables()]
+        first, second = (Storage(sizes, spaces, arrays) for arrays in tables[:2])
+        desk = Desk(self.blueprint.crew, sizes.steps, tables[2])
+        return Shared((first, second), desk, tables[3]["times"], tables[4])
 
 
 @dataclass(frozen=True)
 class Shared:
-    """Views of the shared memory in this process."""
+    """Views of the shared memory in one process."""
 
-    arena: Arena
     storages: tuple[Storage, Storage]
-    published: Published
+    desk: Desk
+    times: Array
+    versions: Mapping[str, Array]
 
 
-def create(found: Plan) -> Shared:
-    """Memory for a run, in the process that starts it."""
-    storage, versions = _tables(found)
-    return view(Arena.create([storage, storage, versions]), found)
+def allocate(blueprint: Blueprint) -> Memory:
+    """Memory and doorbells for a run, in the process that starts it."""
+    return Memory(blueprint, Arena.create(blueprint.tables()), Bells.of(blueprint.crew))
 
 
-def view(arena: Arena, found: Plan) -> Shared:
-    """The arrays in it, the same in every process."""
-    storage, versions = _tables(found)
-    first, second = (Storage(found.sizes, found.spaces, arena.arrays(storage)) for _ in range(2))
-    fields = tuple(found.scale().moments)
-    return Shared(arena, (first, second), Published(arena.arrays(versions), fields))
+@dataclass(frozen=True)
+class Roles:
+    """Who answers and who learns, by module and name, found in the process that needs it."""
+
+    answering: str = "hts.runtime.answering:answering"
+    learner: str = "hts.roles.learner:Learner"
 
 
-def _tables(found: Plan) -> tuple[tuple[SharedArray, ...], tuple[SharedArray, ...]]:
-    """The arrays of one storage, and of the versions."""
-    return (
-        storage_arrays(found.sizes, found.spaces),
-        version_arrays(found.policy().size, found.scale()),
-    )
+def load(name: str) -> Any:
+    """What a role is named for."""
+    module, _, attribute = name.partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What every process of a run is told."""
+
+    experiment: Experiment
+    memory: Memory
+    roles: Roles
+    jitter: float
+
+
+@dataclass(frozen=True)
+class Inference:
+    """What it takes to answer observations: where, and how they are batched."""
+
+    device: str
+    padding: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import dataclasses
 import sys
 import traceback
 from pathlib import Path
@@ -10,10 +10,11 @@ from pathlib import Path
 import torch
 
 from hts.config import Machine, Resolved
-from hts.errors import BadConfig, RoleFailed, WrongUsage
+from hts.errors import RoleFailed, WrongUsage
 from hts.report.progress import Progress
 from hts.report.run_directory import RunDirectory, default_path
 from hts.runtime.assemble import Plan, plan
+from hts.runtime.layout import auto
 from hts.runtime.parallel import ParallelRun
 from hts.runtime.serial import SerialRun
 from hts_envs.registry import Spec, parse
@@ -24,19 +25,21 @@ DONE, FAILED, INTERRUPTED = 0, 1, 130
 def train(resolved: Resolved, run_dir: Path | None) -> int:
     """Run the experiment; returns the exit code."""
     config = resolved.config
-    _not_there_yet(config.machine)
     if run_dir is not None and run_dir.exists():
         raise WrongUsage(f"--run-dir {run_dir}: it exists already; name a new one")
     spec, device = parse(config.experiment.env), device_of(config.machine)
     found = plan(config.experiment, spec, device, config.machine.jitter)
+    layout = auto(found, spec, config.machine)
     record = RunDirectory(run_dir or default_path(config))
-    record.manifest(resolved, device)
+    chosen = dataclasses.replace(config, machine=layout.machine)
+    record.manifest(dataclasses.replace(resolved, config=chosen), device)
     _say(f"experiment {config.experiment.identity()} in {record.path}")
+    _say(f"machine: {layout.why}")
     progress = Progress(config.experiment)
     code, status, digest = DONE, "done", found.digest().chain
     run: SerialRun | ParallelRun | None = None
     try:
-        run = make_run(found, spec, config.machine)
+        run = make_run(found, spec, layout.machine)
         _say(f"inference: {run.strategy.why}")
         _follow(run, progress, record)
     except KeyboardInterrupt:
@@ -47,7 +50,7 @@ def train(resolved: Resolved, run_dir: Path | None) -> int:
     finally:
         how = {}
         if run is not None:
-            digest = run.digest.chain
+            digest = run.chain
             run.close()
             how = {"inference": run.strategy.why, "time": run.time_budget()}
             _say(f"time: {run.time_budget()}")
@@ -63,11 +66,11 @@ def _follow(run: SerialRun | ParallelRun, progress: Progress, record: RunDirecto
     try:
         for updated in run:
             metrics = progress.update(updated.told, updated.episodes)
-            record.update(updated.link, metrics)
+            record.update(updated.link, metrics, updated.replicas)
             progress.tell(metrics, updated.link.chain)
     finally:
         if metrics:
-            progress.tell(metrics, run.digest.chain, last=True)
+            progress.tell(metrics, run.chain, last=True)
 
 
 def _in_short(error: Exception) -> str:
@@ -89,26 +92,7 @@ def make_run(found: Plan, spec: Spec, machine: Machine) -> SerialRun | ParallelR
     """The run of this plan on this machine."""
     if machine.serial:
         return SerialRun(found, spec)
-    if machine.executors != "auto":
-        return ParallelRun(found, machine, machine.executors)
-    cores = len(os.sched_getaffinity(0))
-    return ParallelRun(found, machine, 1 if spec.batched else min(cores, found.experiment.replicas))
-
-
-def _not_there_yet(machine: Machine) -> None:
-    """A layout that this version does not have is refused, not ignored."""
-    problems = []
-    if machine.actors not in ("auto", 0):
-        problems.append(
-            "machine.actors: in this version executors answer their own observations, so actors "
-            f"can only be 0 or auto, got {machine.actors}"
-        )
-    if machine.learners != 1:
-        problems.append(
-            f"machine.learners: this version has one learner worker, got {machine.learners}"
-        )
-    if problems:
-        raise BadConfig(problems)
+    return ParallelRun(found, machine)
 
 
 def _say(sentence: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 from collections.abc import Iterator
@@ -13,7 +14,8 @@ import pytest
 from hts.config import Machine, configure
 from hts.errors import RoleFailed
 from hts.runtime.assemble import plan
-from hts.runtime.parallel import ParallelRun, shares
+from hts.runtime.crew import shares
+from hts.runtime.parallel import ParallelRun
 from hts.runtime.serial import SerialRun
 from hts_envs import parse
 
@@ -32,6 +34,24 @@ EXPERIMENTS = {
     "several agents": ("env=python:tests.fakes.team:make",),
     "images, residual net": ("env=sleeper:?mean=0&observation=20x20x2&dtype=uint8", "model=impala"),
     "football, four frames": ("env=gfootball:run_to_score", "model=conv", "frame_stack=4"),
+    "recurrent, in sequences": (
+        "env=gym:CartPole-v1",
+        "recurrent=gru",
+        "recurrent_units=16",
+        "sequence=4",
+        "algo.minibatches=1",
+        "shards=1",
+    ),
+    "recurrent, images": (
+        "env=sleeper:?mean=0&observation=40x40x2&dtype=uint8&length=5",
+        "model=conv",
+        "recurrent=lstm",
+        "recurrent_units=16",
+        "algo.minibatches=1",
+        "shards=1",
+    ),
+    "separate policies": ("env=python:tests.fakes.team:make", "policies=separate"),
+    "squashed actions": ("env=gym:Pendulum-v1", "squash=true"),
     "atari, a2c": ("env=atari:Breakout", "algo=a2c", "model=conv", "frame_stack=4"),
     "turn by turn": ("env=gym:CartPole-v1", "schedule=sync"),
 }
@@ -42,12 +62,11 @@ def running(sets: tuple[str, ...], machine: Machine) -> Iterator[SerialRun | Par
     """A run of a small experiment on this machine, ended whatever happens."""
     experiment = configure("smoke", (*SMALL, *sets)).config.experiment
     spec = parse(experiment.env)
-    found = plan(experiment, spec, "cpu")
+    found = plan(experiment, spec, "cpu", machine.jitter)
     if machine.serial:
         run: SerialRun | ParallelRun = SerialRun(found, spec)
     else:
-        assert machine.executors != "auto", "a test says how many"
-        run = ParallelRun(found, machine, machine.executors)
+        run = ParallelRun(found, machine)
     try:
         yield run
     finally:
@@ -60,12 +79,25 @@ def chains(sets: tuple[str, ...], machine: Machine) -> list[str]:
         return [updated.link.chain for updated in run]
 
 
+LAYOUTS = {
+    "two executors": Machine(executors=2),
+    "small blocks, two actors, two learners": Machine(executors=2, actors=2, learners=2),
+    "a thread for each replica": Machine(executors=1, stepping="threads"),
+    "threads, three actors, delays": Machine(
+        executors=2, actors=3, stepping="threads", learners=2, jitter=1.0
+    ),
+}
+
+
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_processes_give_the_digest_of_the_serial_runner(name: str) -> None:
-    """Two processes with three replicas each, against one process: every update agrees."""
+    """Every experiment on every kind of layout, against one process: every update agrees."""
     expected = chains(EXPERIMENTS[name], Machine(serial=True))
     assert len(set(expected)) == len(expected) == 4
-    assert chains(EXPERIMENTS[name], Machine(executors=2)) == expected
+    for layout, machine in LAYOUTS.items():
+        if "shards=1" in EXPERIMENTS[name]:
+            machine = dataclasses.replace(machine, learners=1)
+        assert chains(EXPERIMENTS[name], machine) == expected, layout
 
 
 @pytest.mark.parametrize("name", ["discrete actions", "slow and uneven steps"])
@@ -109,6 +141,6 @@ def test_an_environment_that_raises_is_told_with_its_traceback() -> None:
 @pytest.mark.parametrize(("replicas", "executors"), [(1, 1), (7, 3), (16, 16), (5, 4)])
 def test_every_replica_has_one_executor(replicas: int, executors: int) -> None:
     """I1: shares are disjoint, complete, in order, and differ by one replica at most."""
-    parts = shares(replicas, executors)
+    parts = shares(range(replicas), executors)
     assert [replica for part in parts for replica in part] == list(range(replicas))
     assert max(map(len, parts)) - min(map(len, parts)) <= 1

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from hts.config import A2C, PPO, Experiment
-from hts.roles.blocks import BatchedBlock, WorldBlock
+from hts.roles.blocks import BatchedBlock, WorldsBlock
 from hts.runtime.assemble import Updated
 from tests.fakes.runs import experiment, outcome, serial
 
@@ -176,20 +176,20 @@ def test_a_batched_world_gives_the_digest_of_single_ones(
 
 
 def test_the_kinds_of_blocks_are_those_that_were_compared() -> None:
-    """One block of six replicas there, six blocks of one here."""
+    """Six single worlds in turn there, one call for all six here."""
     kinds = []
     for env in ("sleeper:?mean=0", "sleeper:?mean=0&batch=true"):
         run = serial(experiment(env, replicas=6))
-        kinds.append([type(block) for block in run.executor.blocks])
+        kinds += [type(block) for block in run.blocks]
         run.close()
-    assert kinds == [[WorldBlock] * 6, [BatchedBlock]]
+    assert kinds == [WorldsBlock, BatchedBlock]
 
 
 def test_replicas_are_not_copies_of_each_other() -> None:
     """Every replica sees and does something else, in every rollout."""
     run = serial(experiment(replicas=8))
     for rollout, _ in enumerate(run):
-        assert len(set(run.executor.digests(rollout))) == 8
+        assert len(set(run.desk.parts(rollout))) == 8
     run.close()
 
 
@@ -199,6 +199,6 @@ def test_more_replicas_change_nothing_of_the_first_rollout_of_the_others() -> No
     for replicas in (4, 12):
         run = serial(experiment(replicas=replicas))
         next(iter(run))
-        digests.append(run.executor.digests(0)[:4])
+        digests.append(run.desk.parts(0)[:4])
         run.close()
     assert digests[0] == digests[1]

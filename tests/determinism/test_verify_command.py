@@ -1,46 +1,125 @@
-"""hts-verify as a person meets it: equal runs, and a simulator that is not deterministic."""
+"""hts-verify as a person meets it: equal runs, and simulators that are not deterministic."""
 
 from __future__ import annotations
 
+import itertools
+import os
 import subprocess
 import sys
 
+from hts.config import configure
+from tests.fakes import runs
 
-def verify(*typed: str) -> subprocess.CompletedProcess[str]:
+ONE = ("--actors", "0", "--learners", "1")
+
+
+def verify(*typed: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """The command in a process of its own."""
     return subprocess.run(
         [sys.executable, "-W", "error", "-m", "hts.cli.verify", *typed],
+        env={**os.environ, **environment},
         capture_output=True,
         text=True,
         timeout=110,
     )
 
 
-def test_delays_everywhere_change_no_digest() -> None:
-    """Two executors with the paper's barrier and random delays agree with the serial runner."""
-    result = verify(
-        "--config", "smoke", "--executors", "2", "--schedule", "hts_barrier", "--jitter", "2"
-    )
+def test_delays_and_load_change_no_digest() -> None:
+    """Executors, actors, learner threads, the barrier, delays and busy cores: one digest."""
+    layouts = ("--executors", "2", "--actors", "0,1", "--learners", "2", "--stepping", "threads")
+    chaos = ("--schedule", "hts_barrier", "--jitter", "2", "--load")
+    result = verify("--config", "smoke", "--set", "shards=4", *layouts, *chaos)
     assert result.returncode == 0, result.stdout + result.stderr
-    assert "2 executors, barrier" in result.stdout
+    rows = [line.split() for line in result.stdout.splitlines() if "hts_barrier" in line]
+    assert [row[:5] for row in rows] == [
+        ["2", actors, "2", "threads", "hts_barrier"] for actors in ("0", "1")
+    ]
+    assert len({row[5] for row in rows}) == 1
     assert "seed 1" in result.stdout
     assert result.stdout.splitlines()[-1] == "equal on every layout"
 
 
-def test_a_simulator_with_hidden_randomness_is_found_out() -> None:
-    """The first difference is named: update, replica, step, field, both values."""
-    world = "python:tests.fakes.unsteady:make"
-    result = verify("--config", "smoke", "--env", world, "--executors", "2", "--updates", "2")
+def test_the_digests_are_those_of_training() -> None:
+    """Two updates of the experiment as it is: what training has after its second update."""
+    result = verify("--config", "smoke", "--executors", "1", *ONE, "--updates", "2")
+    assert result.returncode == 0, result.stdout + result.stderr
+    run = runs.serial(configure("smoke").config.experiment)
+    try:
+        _, second = itertools.islice(run, 2)
+    finally:
+        run.close()
+    assert result.stdout.count(second.link.chain) == 2
+
+
+def test_a_layout_that_differs_is_found_out_to_the_last_bit() -> None:
+    """Replica 2 strays in spawned processes from its 37th step on, by one unit."""
+    world = ("--env", "python:tests.fakes.straying:make")
+    result = verify(
+        "--config", "smoke", *world, "--executors", "2", *ONE, HTS_TEST_STRAYS="spawned"
+    )
     assert result.returncode == 1, result.stdout + result.stderr
     assert "DIFFERENT" in result.stdout
-    assert "update 1, replica 0, step 7, observation[0, 1]: " in result.stdout
-    assert "units in the last place apart" in result.stdout
+    assert (
+        "    update 2, replica 2, step 5, observation[0, 1]: "
+        "1.0 and 1.0000001 (1 unit in the last place apart)\n"
+    ) in result.stdout
     assert result.stdout.splitlines()[-1] == "NOT equal"
 
 
-def test_wrong_lists_are_told() -> None:
-    """A layout without executors, and two experiments in one matrix."""
-    assert "must be whole numbers" in verify("--config", "smoke", "--executors", "0").stderr
-    mixed = verify("--config", "smoke", "--schedule", "sync,hts")
-    assert mixed.returncode == 2
-    assert "another experiment" in mixed.stderr
+def test_a_simulator_with_hidden_randomness_is_found_out() -> None:
+    """The first difference is named: update, replica, step, field, both values."""
+    world = ("--env", "python:tests.fakes.unsteady:make")
+    result = verify("--config", "smoke", *world, "--executors", "2", *ONE, "--updates", "2")
+    assert result.returncode == 1, result.stdout + result.stderr
+    assert "DIFFERENT" in result.stdout
+    assert "update 1, replica 0, step 7, observation[0, 1]: " in result.stdout
+    assert "in the last place apart" in result.stdout
+    assert result.stdout.splitlines()[-1] == "NOT equal"
+
+
+def test_a_layout_that_fails_is_a_row_and_a_reason() -> None:
+    """The serial runner fails first here: no table of nothing, exit code 1, the reason in full."""
+    result = verify("--config", "smoke", "--env", "python:tests.fakes.failing:make?after=5", *ONE)
+    assert result.returncode == 1
+    assert "FAILED" in result.stdout
+    assert "the simulator's own words" in result.stderr
+
+
+def test_impossible_layouts_are_told_before_anything_runs() -> None:
+    """Every problem of every list at once, and no row."""
+    lists = ("--executors", "0,1,x", "--stepping", "turn", "--schedule", "sync,hts,fast")
+    result = verify("--config", "smoke", *lists, "--seed", "y")
+    assert result.returncode == 2
+    assert result.stdout == ""
+    for sentence in (
+        "--executors: must be at least 1, got 0",
+        "--executors: must be a whole number, got 'x'",
+        "--stepping: must be one of auto, turns, threads, got 'turn'",
+        "--schedule: must be of hts, hts_barrier, sync, got 'fast'",
+        "--schedule: sync is another experiment; verify it by itself",
+        "--seed: experiment.seed must be a whole number, got 'y'",
+    ):
+        assert sentence in result.stderr
+    lists = ("--executors", "1,8,9", "--learners", "1,16")
+    result = verify("--config", "smoke", "--set", "shards=4", *lists)
+    assert result.returncode == 2
+    assert "8 executors for 4 replicas" in result.stderr
+    assert "9 executors for 4 replicas" in result.stderr
+    assert "16 learner workers for 4 shards" in result.stderr
+    assert len(result.stderr.splitlines()) == 3
+
+
+def test_more_updates_than_there_are_is_told() -> None:
+    """Smoke has 32 updates."""
+    result = verify("--config", "smoke", "--updates", "33")
+    assert result.returncode == 2
+    assert "--updates 33: 4,096 steps are 32 updates; give more --steps" in result.stderr
+
+
+def test_an_experiment_that_cannot_be_is_no_row() -> None:
+    """A model that cannot see the environment: the sentence of hts-train, and exit code 2."""
+    result = verify("--config", "smoke", "--set", "model=conv")
+    assert result.returncode == 2
+    assert "shows no image" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert "FAILED" not in result.stdout

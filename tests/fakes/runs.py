@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-
 from hts.config import PPO, Experiment
 from hts.runtime.assemble import Updated, plan
 from hts.runtime.serial import SerialRun
 from hts_envs.registry import parse
-
-# As in every process of a run: two threads beside other tests only get in each other's way.
-torch.set_num_threads(1)
 
 
 def experiment(env: str = "gym:CartPole-v1", *, updates: int = 3, **changes: Any) -> Experiment:

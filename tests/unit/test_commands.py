@@ -21,7 +21,7 @@ def run(command: str, *typed: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("command", ["train", "verify", "doctor", "check"])
+@pytest.mark.parametrize("command", ["train", "verify", "diff", "doctor", "check"])
 def test_help_is_for_a_newcomer(command: str) -> None:
     """--help works, fits 80 columns and names the command as it is typed."""
     result = run(command, "--help")

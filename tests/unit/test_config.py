@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hts.cli.show_config import show_config
-from hts.config import A2C, PPO, Given, Mlp, configure, flatten, ready_configs
+from hts.config import (
+    A2C,
+    PPO,
+    Conv,
+    Experiment,
+    Given,
+    Impala,
+    Mlp,
+    configure,
+    flatten,
+    ready_configs,
+)
 from hts.config.resolve import all_paths, full_path
 from hts.errors import BadConfig
 
@@ -166,7 +179,13 @@ def test_a_value_of_another_algorithm_says_whose_it_is() -> None:
         (("minibatches=3",), "2 and 4 do"),
         (("shards=3",), "a minibatch of 64 rows"),
         (("executors=5",), "5 executors for 4 replicas"),
-        (("learners=8",), "8 learner workers for 4 shards"),
+        (("shards=4", "learners=8"), "8 learner workers for 4 shards"),
+        (("learners=2",), "2 learner workers for 1 shard:"),
+        (("replicas=2", "rollout=6", "minibatches=4"), "4 minibatches and 1 shard leave 3 rows"),
+        (("recurrent=gru", "sequence=5"), "steps does not divide into sequences of 5; 4 and 8 do"),
+        (("sequence=8",), "sequences of 8 steps are for a network that remembers"),
+        (("recurrent=gru", "minibatches=3"), "4 sequences of 32 do not divide into 3 minibatches"),
+        (("recurrent=gru",), "leave 2 sequences in each; it must be at least 4"),
         (("steps=100",), "100 steps are less than one rollout"),
         (("schedule=sync", "correction=none"), "schedule sync has no lag"),
         (("schedule=sync", "barrier=true"), "no second storage to swap"),
@@ -225,6 +244,41 @@ def test_shown_configuration_reads_back_as_itself(tmp_path: Path) -> None:
     path = tmp_path / "again.yaml"
     path.write_text(show_config(resolved, colour=False))
     assert configure(str(path)).config == resolved.config
+
+
+@pytest.mark.parametrize(
+    ("replicas", "rollout", "minibatches", "changes", "shards"),
+    [
+        (64, 32, 8, {}, 1),  # 256 rows
+        (64, 64, 1, {}, 1),  # 4,096
+        (64, 256, 2, {}, 2),  # 8,192
+        (16, 128, 8, {"model": Conv()}, 4),  # 256 in parts of 64
+        (15, 16, 1, {"model": Impala()}, 4),  # 240 in parts of 60
+        (2, 67, 1, {"model": Conv()}, 2),  # 67 is prime
+        (1, 67, 1, {"model": Conv()}, 1),  # and 1 row too few
+        (16, 128, 2, {"model": Conv(), "recurrent": "gru"}, 2),  # 8 sequences, at least 4 in each
+        (16, 128, 4, {"model": Conv(), "recurrent": "gru", "sequence": 8}, 8),  # 64 of 8 rows
+        (16, 128, 3, {"model": Conv()}, 11),  # refused for its minibatches, and no error here
+        (16, 128, 8, {"model": Conv(), "shards": 5}, 5),
+    ],
+)
+def test_shards_by_default_fit_caches(
+    replicas: int, rollout: int, minibatches: int, changes: dict[str, Any], shards: int
+) -> None:
+    """The fewest that leave 64 images or 4,096 vectors in each, and at least 4 rows or sequences:
+    by literal numbers."""
+    algo = PPO(minibatches=minibatches)
+    assert (
+        Experiment(algo=algo, replicas=replicas, rollout=rollout, **changes).shard_count == shards
+    )
+
+
+def test_shards_by_default_are_those_numbers() -> None:
+    """Spelled out or not, it is the same experiment; another number is another one."""
+    here = configure("ppo-gfootball-3v1").config.experiment
+    assert (here.shards, here.shard_count) == ("auto", 4)
+    same, other = (dataclasses.replace(here, shards=shards) for shards in (4, 2))
+    assert here.identity() == same.identity() != other.identity()
 
 
 def test_identity_follows_the_experiment_and_nothing_else() -> None:

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 from hts.determinism.keys import Purpose, keys
+from hts.models.bounds import as_drawn, squashed, taken_in
 from hts.models.distributions import (
     Categorical,
     Distribution,
     Gaussian,
     MultiCategorical,
+    Squashed,
     distribution,
 )
 from hts.models.policy import uniforms
-from hts_envs.contract import Box, Discrete, MultiDiscrete
+from hts_envs.contract import Array, Box, Discrete, MultiDiscrete, Spaces
 
-EACH: list[Distribution] = [Categorical(5), MultiCategorical((2, 3, 4)), Gaussian(3)]
+BOUNDED = Box((3,), "float32", (-2.0, 0.0, -1.0), (2.0, 0.5, 7.0))
+EACH: list[Distribution] = [
+    Categorical(5),
+    MultiCategorical((2, 3, 4)),
+    Gaussian(3),
+    Squashed(BOUNDED),
+]
 DRAWS = 100_000
 
 
@@ -118,6 +128,132 @@ def test_gaussian_is_torchs() -> None:
     theirs = torch.distributions.Independent(normal, 1)
     torch.testing.assert_close(made.log_prob(head, action), theirs.log_prob(action))
     torch.testing.assert_close(made.entropy(head), theirs.entropy())
+
+
+def slow_log_prob(head: Array, drawn: Array, low: Array, high: Array) -> float:
+    """The density of one action within its bounds, in float64 and by the book."""
+    total = 0.0
+    mean, log_deviation = np.split(head.astype(np.float64), 2)
+    for i, u in enumerate(drawn.astype(np.float64)):
+        deviation = math.exp(log_deviation[i])
+        density = math.exp(-0.5 * ((u - mean[i]) / deviation) ** 2)
+        density /= deviation * math.sqrt(2 * math.pi)
+        slope = (1 - math.tanh(u) ** 2) * (high[i] - low[i]) / 2  # da/du
+        total += math.log(density / slope)
+    return total
+
+
+def test_squashed_log_prob_is_that_of_the_action_within_its_bounds() -> None:
+    """Against the change of variables written out; and where 1 - tanh^2 is 0 in float32, the
+    limit: log da/du = log 4 - 2 |u| + log of half the width."""
+    made = Squashed(BOUNDED)
+    head = heads(made, 50) * 0.5
+    action = made.sample(head, noise(50, made.noise))
+    low, high = np.asarray(BOUNDED.low), np.asarray(BOUNDED.high)
+    expected = [
+        slow_log_prob(h, u, low, high) for h, u in zip(head.numpy(), action.numpy(), strict=True)
+    ]
+    np.testing.assert_allclose(made.log_prob(head, action).numpy(), expected, rtol=1e-5, atol=1e-5)
+    one = Squashed(Box((), "float32", -3.0, 3.0))
+    for far in (-40.0, 40.0):
+        found = one.log_prob(torch.tensor([[far, 0.0]]), torch.tensor([[far]]))
+        expected_far = -0.5 * math.log(2 * math.pi) - (math.log(4.0) - 80.0 + math.log(3.0))
+        assert float(found) == pytest.approx(expected_far, rel=1e-6)
+
+
+def test_squashed_probabilities_integrate_to_one() -> None:
+    """Over the bounds, in the action's own units: the density is one of actions."""
+    made = Squashed(Box((1,), "float32", -1.0, 3.0))
+    u = torch.linspace(-8.0, 8.0, 20_001)[:, None]
+    head = torch.tensor([[0.3, math.log(0.7)]]).expand(len(u), -1)
+    density = made.log_prob(head, u).double().exp().numpy()
+    action = -1.0 + 4.0 * (np.tanh(u[:, 0].double().numpy()) + 1.0) / 2.0
+    assert np.trapezoid(density, action) == pytest.approx(1.0, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("deviation", "tolerance"), [(0.05, 2e-6), (1.0, 2e-6), (2.0, 2e-4), (4.0, 0.02)]
+)
+@pytest.mark.parametrize("mean", [0.0, -0.4, 2.5, 20.0])
+def test_squashed_entropy(mean: float, deviation: float, tolerance: float) -> None:
+    """Against a fine integral of -p log p over the normal number; tolerances are quadrature's."""
+    u = np.linspace(mean - 12 * deviation, mean + 12 * deviation, 200_001)
+    log_normal = -0.5 * ((u - mean) / deviation) ** 2 - math.log(deviation * math.sqrt(2 * math.pi))
+    log_slope = 2.0 * (math.log(2.0) - np.abs(u) - np.log1p(np.exp(-2.0 * np.abs(u))))
+    exact = -np.trapezoid(np.exp(log_normal) * (log_normal - log_slope - math.log(0.5)), u)
+    head = torch.tensor([[mean, math.log(deviation)]])
+    found = Squashed(Box((1,), "float32", 0.0, 1.0)).entropy(head)
+    assert float(found) == pytest.approx(exact, abs=tolerance * max(1.0, abs(exact)))
+
+
+def test_squashed_entropy_is_the_mean_of_its_surprise() -> None:
+    """Among 100,000 draws, minus the mean log-probability is the entropy, within 5 deviations."""
+    made = Squashed(BOUNDED)
+    head = (heads(made, 1) * 0.5).expand(DRAWS, -1)
+    said = made.log_prob(head, made.sample(head, noise(DRAWS, made.noise))).double()
+    error = abs(float(said.mean() + made.entropy(head[:1])))
+    assert error < 5 * float(said.std()) / math.sqrt(DRAWS)
+
+
+def test_squashed_entropy_can_be_climbed() -> None:
+    """Its gradient is that of differences: means towards the middle, deviations up to a point."""
+    made = Squashed(Box((2,), "float32", -1.0, 1.0))
+    head = torch.tensor([[1.5, -0.2, -0.5, 1.0]], requires_grad=True)
+    made.entropy(head).sum().backward()
+    assert head.grad is not None
+    for i in range(4):
+        step = torch.zeros_like(head)
+        step[0, i] = 0.01
+        with torch.no_grad():
+            rise = float(made.entropy(head + step) - made.entropy(head - step)) / 0.02
+        assert float(head.grad[0, i]) == pytest.approx(rise, abs=1e-3)
+    assert head.grad[0, 0] < 0 < head.grad[0, 1]
+
+
+def test_squashed_actions_lie_within_their_bounds() -> None:
+    """In the middle for 0, at the very bounds for what is far, never outside, also where the
+    width is no float32; the map that executors use, with and without squashing."""
+    low, high = np.float32([-2.0, -0.1, 0.1]), np.float32([2.0, 0.3, 0.7])
+    drawn = np.float32([[0.0] * 3, [30.0] * 3, [-30.0] * 3, [0.5] * 3, [1e30] * 3, [-1e30] * 3])
+    found = squashed(drawn, low, high)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found[0], (low + high) / 2, rtol=1e-6)
+    for row, bound in ((1, high), (2, low), (4, high), (5, low)):
+        np.testing.assert_allclose(found[row], bound, rtol=1e-6)
+    assert np.all((found >= low) & (found <= high))
+    expected = low + (np.tanh(0.5) + 1) / 2 * (high - low)
+    np.testing.assert_allclose(found[3], expected, rtol=1e-6)
+    box = Box((3,), "float32", tuple(low.tolist()), tuple(high.tolist()))
+    spaces = Spaces({}, box)
+    assert taken_in(spaces, squash=True)(drawn).tobytes() == found.tobytes()
+    assert np.array_equal(taken_in(spaces)(drawn), np.clip(drawn, low, high))
+    assert taken_in(Spaces({}, Discrete(3))) is as_drawn
+
+
+def test_squashing_sees_each_number_alone() -> None:
+    """Bit-equal whatever the array around it: every offset, length and stride, and no alignment."""
+    random = np.random.default_rng(0)
+    drawn = (random.normal(size=2048) * 3).astype(np.float32)
+    low, high = np.float32(-0.3), np.float32(1.7)
+    alone = np.concatenate([squashed(drawn[i : i + 1], low, high) for i in range(len(drawn))])
+    for offset in range(36):
+        for length in (1, 2, 3, 5, 8, 13, 16, 17, 31, 64, 65, 1000):
+            for stride in (1, 2, 3, -1):
+                part = slice(offset, offset + length)
+                found = squashed(drawn[::stride][part], low, high)
+                assert found.tobytes() == alone[::stride][part].tobytes()
+    shifted = np.zeros(4 * 2048 + 1, np.uint8)[1:].view(np.float32)
+    shifted[:] = drawn
+    assert squashed(shifted, low, high).tobytes() == alone.tobytes()
+    columns = squashed(np.asfortranarray(drawn.reshape(64, 32)), low, high)
+    assert np.array_equal(columns.reshape(-1), alone)
+
+
+def test_squashing_is_asked_for() -> None:
+    """A space of numbers has either distribution; choices have theirs."""
+    assert type(distribution(BOUNDED)) is Gaussian
+    assert type(distribution(BOUNDED, squash=True)) is Squashed
+    assert type(distribution(Discrete(2), squash=True)) is Categorical
 
 
 @pytest.mark.parametrize("shape", [(), (6,), (2, 3), (1, 2, 3)])

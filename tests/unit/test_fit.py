@@ -59,6 +59,34 @@ def test_what_does_not_fit(
     assert "gym:CartPole-v1" in found
 
 
+def squashing(action: Space) -> str:
+    """What is said about squashing these actions."""
+    asked = Experiment(env="gym:Some-v0", squash=True)
+    return " ".join(misfits(asked, Spaces({"a": NUMBERS}, action)))
+
+
+@pytest.mark.parametrize(
+    ("action", "sentence"),
+    [
+        (Box((2,), "float32", -1.0, 1.0), ""),
+        (Box((2,), "float32", (-1.0, 0.0), (1.0, 2.0)), ""),
+        (Box((), "float32", 0.0, 2.0), ""),
+        (Box((2,)), "lie between -inf and inf, and squashing needs a finite low"),
+        (Box((2,), "float32", 0.0, (1.0, float("inf"))), "lie between 0.0 and (1.0, inf)"),
+        (Box((2,), "float32", -3e38, 3e38), "squashing needs a finite low"),
+        (Box((2,), "float32", (0.0, 1.0), 1.0), "a finite high above it everywhere"),
+        (Discrete(4), "are choices (Discrete(n=4))"),
+        (MultiDiscrete((2, 3)), "leave it out"),
+    ],
+)
+def test_what_can_be_squashed(action: Space, sentence: str) -> None:
+    """Continuous actions with finite bounds; of any others one sentence says what they are."""
+    found = squashing(action)
+    assert sentence in found
+    assert bool(found) == bool(sentence)
+    assert "gym:Some-v0" in found or not found
+
+
 def test_stacked_images_are_told_as_they_are_seen() -> None:
     """The shape in the sentence is that of the stack."""
     assert "a (72, 96, 16)" in told(Mlp(), 4, a=PLANES)
@@ -96,6 +124,16 @@ def test_stacking_lengthens_the_last_axis() -> None:
         ("python:tests.fakes.small_worlds:Small?agents=3", {"frame_stack": 3}),
         ("gym:CartPole-v1", {"model": Mlp(hidden=())}),
         ("gym:CartPole-v1", {"model": Mlp(hidden=(16,), activation="relu", shared=True)}),
+        ("gym:Pendulum-v1", {"squash": True}),
+        ("gym:CartPole-v1", {"replicas": 8, "recurrent": "gru", "recurrent_units": 32}),
+        (
+            "sleeper:?mean=0&length=9&observation=36x36x1&dtype=uint8",
+            {"replicas": 8, "model": Conv(hidden=32), "recurrent": "lstm", "sequence": 4},
+        ),
+        (
+            "python:tests.fakes.small_worlds:Small?action=many&agents=3",
+            {"policies": "separate", "recurrent": "lstm", "recurrent_units": 8, "sequence": 8},
+        ),
     ],
 )
 def test_what_fits_can_be_learnt_with(env: str, changes: dict[str, object]) -> None:

@@ -10,26 +10,33 @@ import torch
 
 from hts.config import Conv, Experiment, Mlp
 from hts.determinism.invariance import Strategy, probe
+from hts.machine import Sizes
 from hts.memory.storage import Rows, Storage
 from hts.memory.versions import Version
-from hts.models.policy import Policy, initial_parameters
+from hts.models.policy import Answer, Policy, initial_parameters
 from hts.models.spaces import stacked
 from hts.roles.actor import Actor
 from hts.runtime.assemble import Plan, plan
-from hts_envs.contract import Array
+from hts_envs.contract import Array, Observation
 from hts_envs.registry import parse
 from tests.fakes.runs import experiment
 
 REPLICAS = 48
 WORDS = ("action", "log_prob", "value", "bootstrap")
+TEAM = "python:tests.fakes.small_worlds:Small?action=many&agents=3"
 WIDE = experiment(replicas=REPLICAS, rollout=4)
 AWKWARD = dataclasses.replace(WIDE, model=Mlp(hidden=(33,)))
 WORLDS = {
     "an mlp": WIDE,
     "a layer of 33 units": AWKWARD,
     "continuous actions": dataclasses.replace(WIDE, env="gym:Pendulum-v1", frame_stack=3),
-    "several agents and choices": dataclasses.replace(
-        WIDE, env="python:tests.fakes.small_worlds:Small?action=many&agents=3"
+    "several agents and choices": dataclasses.replace(WIDE, env=TEAM),
+    "a network for each agent": dataclasses.replace(WIDE, env=TEAM, policies="separate"),
+    "squashed actions": dataclasses.replace(WIDE, env="gym:Pendulum-v1", squash=True),
+    "an lstm": dataclasses.replace(WIDE, recurrent="lstm", recurrent_units=24),
+    "a gru of 33 units": dataclasses.replace(WIDE, recurrent="gru", recurrent_units=33),
+    "an lstm for each agent": dataclasses.replace(
+        WIDE, env=TEAM, policies="separate", recurrent="lstm", recurrent_units=16
     ),
     "images": dataclasses.replace(
         WIDE,
@@ -54,7 +61,7 @@ def trained(found: Plan) -> Version:
 
 def noisy_storage(found: Plan) -> Storage:
     """A storage full of frames, ages and keys such as a rollout leaves."""
-    storage = Storage(found.sizes, found.spaces)
+    storage = Storage(Sizes.of(found.experiment, found.spaces), found.spaces)
     storage.version = 0
     random = np.random.default_rng(0)
     for name in storage.fields:
@@ -66,11 +73,13 @@ def noisy_storage(found: Plan) -> Storage:
             array[:] = drawn.astype(array.dtype)
     storage.age[:] = random.integers(0, 9, storage.age.shape)
     storage.key[:] = random.integers(0, 2**63, storage.key.shape, np.uint64)
+    if storage.sizes.state:
+        storage.state[:] = random.normal(size=storage.state.shape)
     return storage
 
 
 def answers(actor: Actor, storage: Storage, version: Version, batches: list[Array]) -> bytes:
-    """Every row's action and values of every kind, asked in these batches."""
+    """Every row's action, values of every kind and state, asked in these batches."""
     for name in WORDS:
         storage.arrays[name][:] = 0
     for replicas in batches:
@@ -78,7 +87,8 @@ def answers(actor: Actor, storage: Storage, version: Version, batches: list[Arra
             actor.act(storage, Rows(replicas, np.full(len(replicas), step)), version)
         actor.value(storage, Rows(replicas, np.full(len(replicas), 1), final=True), version)
         actor.value(storage, Rows(replicas, np.full(len(replicas), 4)), version)
-    return b"".join(storage.arrays[name].tobytes() for name in WORDS)
+    recurrent = ("state",) if storage.sizes.state else ()
+    return b"".join(storage.arrays[name].tobytes() for name in (*WORDS, *recurrent))
 
 
 def arrivals(seed: int) -> list[Array]:
@@ -92,7 +102,7 @@ def arrivals(seed: int) -> list[Array]:
 def test_an_answer_does_not_depend_on_what_is_asked_with_it(name: str) -> None:
     """The strategy that the probe chose, in twelve random orders and cuts: the same bytes."""
     found = planned(WORLDS[name])
-    actor = Actor(found.policy(), found.strategy().padding, REPLICAS)
+    actor = Actor(found.policy, found.strategy().padding, REPLICAS)
     storage, version = noisy_storage(found), trained(found)
     expected = answers(actor, storage, version, [np.arange(REPLICAS)])
     for seed in range(12):
@@ -104,7 +114,7 @@ def test_without_a_strategy_an_answer_does_depend_on_it() -> None:
     something. Where even unpadded batches are bit-equal, the probe has to say so."""
     for asked in (WIDE, AWKWARD):
         found = planned(asked)
-        actor = Actor(found.policy(), 1, REPLICAS)
+        actor = Actor(found.policy, 1, REPLICAS)
         storage, version = noisy_storage(found), trained(found)
         said = {answers(actor, storage, version, arrivals(seed)) for seed in range(12)}
         assert (len(said) == 1) == (found.strategy().padding == 1)
@@ -114,7 +124,7 @@ def test_awkward_widths_need_fixed_places_where_positions_show() -> None:
     """The probe agrees with a plain experiment: does a row's answer depend on its position, with
     everything padded to 32?"""
     found = planned(AWKWARD)
-    actor = Actor(found.policy(), 32, REPLICAS)
+    actor = Actor(found.policy, 32, REPLICAS)
     storage, version = noisy_storage(found), trained(found)
     orders = [np.random.default_rng(seed).permutation(REPLICAS) for seed in range(8)]
     said = {answers(actor, storage, version, [order]) for order in orders}
@@ -128,12 +138,12 @@ def test_fixed_places_keep_every_replica_where_it_is() -> None:
     """Padding 0 with a network that would not need it gives the same actions as with padding."""
     found = planned(WIDE)
     storage, version = noisy_storage(found), trained(found)
-    fixed = Actor(found.policy(), 0, REPLICAS)
+    fixed = Actor(found.policy, 0, REPLICAS)
     expected = answers(fixed, storage, version, [np.arange(REPLICAS)])
     for seed in range(4):
         assert answers(fixed, storage, version, arrivals(seed)) == expected
     actions = storage.action.copy()
-    answers(Actor(found.policy(), 16, REPLICAS), storage, version, [np.arange(REPLICAS)])
+    answers(Actor(found.policy, 16, REPLICAS), storage, version, [np.arange(REPLICAS)])
     assert np.array_equal(storage.action, actions)
 
 
@@ -148,6 +158,35 @@ def test_the_probe_does_not_look_at_a_network_of_zeros() -> None:
     assert not bool(policy.vector.any())
 
 
+class Counting(Policy):
+    """A recurrent policy at fault: what it remembers tells a row's place in the batch."""
+
+    def answer(self, observation: Observation, state: Array | None = None) -> Answer:
+        said = super().answer(observation, state)
+        assert said.state is not None
+        places = torch.arange(len(said.state))[:, None]
+        return dataclasses.replace(said, state=said.state + places)
+
+
+class Mingling(Policy):
+    """Another: what it is told to remember is that of the whole batch."""
+
+    def answer(self, observation: Observation, state: Array | None = None) -> Answer:
+        assert state is not None
+        return super().answer(observation, state * 0 + state.mean(0))
+
+
+@pytest.mark.parametrize("fault", [Counting, Mingling])
+def test_the_probe_looks_at_the_recurrent_state(fault: type[Policy]) -> None:
+    """It finds rows that are not alone in what is remembered, before a step and after it."""
+    found = planned(dataclasses.replace(WIDE, recurrent="gru", recurrent_units=32))
+    policy = fault(found.experiment, found.spaces)
+    initial_parameters(policy, 0)
+    seen = stacked(found.spaces, 1)
+    assert probe(policy, seen).padding == 0
+    assert probe(found.policy(), seen).padding == found.strategy().padding
+
+
 def test_the_strategy_says_why() -> None:
     """One sentence for the terminal and the manifest, with the padding in it."""
     strategy = planned(WIDE).strategy()
@@ -158,7 +197,7 @@ def test_the_strategy_says_why() -> None:
 def test_an_actor_answers_with_the_version_it_is_asked_for() -> None:
     """One version after the other and back: the parameters are loaded anew each time."""
     found = planned(WIDE)
-    actor = Actor(found.policy(), 4, REPLICAS)
+    actor = Actor(found.policy, 4, REPLICAS)
     storage, version = noisy_storage(found), trained(found)
     everyone = [np.arange(REPLICAS)]
     first = answers(actor, storage, version, everyone)

@@ -12,15 +12,15 @@ from torch import Tensor
 
 from hts.config import A2C, PPO, Experiment, Mlp
 from hts.determinism.keys import episode_seed
-from hts.learn.optimisers import RmsProp
 from hts.learn.returns import Trace, advantages
 from hts.memory.storage import Storage
 from hts.memory.versions import Version
 from hts.models.policy import Policy, initial_parameters
 from hts.roles.learner import Learner
-from hts.runtime.assemble import Updated
+from hts.runtime.assemble import Updated, plan
 from hts.runtime.serial import SerialRun
 from hts_envs.contract import Array, Spaces
+from hts_envs.registry import parse
 from tests.fakes.runs import experiment, outcome, serial
 from tests.fakes.small_worlds import Small
 
@@ -57,6 +57,15 @@ def test_the_first_ratio_is_exactly_one(env: str, changes: dict[str, object]) ->
     updates = outcome(experiment(env, updates=4, algo=PPO(epochs=2, minibatches=1), **changes))
     assert [update.told["train/ratio_error_first"] for update in updates] == [0.0] * 4
     assert all(update.episodes for update in updates), "a boundary in every rollout"
+
+
+def test_the_first_ratio_is_exactly_one_in_padded_batches() -> None:
+    """Five replicas are answered in batches of eight rows, three of which are nobody's."""
+    asked = experiment(updates=4, replicas=5)
+    run = serial(asked)
+    assert run.strategy.padding == 4
+    assert [update.told["train/ratio_error_first"] for update in run] == [0.0] * 4
+    run.close()
 
 
 def test_a_later_ratio_is_not_one() -> None:
@@ -142,19 +151,25 @@ def by_hand(run: SerialRun, storage: Storage, start: Version, log_prob: Tensor |
     return torch.cat([gradient.reshape(-1) for gradient in rest])
 
 
+def stepped(newest: Version, gradient: Tensor) -> Tensor:
+    """theta + eta * gradient's step: PyTorch's own RMSProp, at its first step."""
+    theta = newest.parameters.clone().requires_grad_()
+    theta.grad = gradient
+    torch.optim.RMSprop([theta], lr=PLAIN.learning_rate, eps=PLAIN.optimiser_epsilon).step()
+    return theta.detach()
+
+
 def test_one_step_of_a2c_is_equation_6(collected: tuple[SerialRun, Storage]) -> None:
     """theta_{j+1} = theta_j + step of the gradient at theta_{j-1} on the data of theta_{j-1}.
 
-    The step is RMSProp's, with the state that the first update left; the gradient is summed in
-    another order than in shards, so float32's last digits may differ.
+    The gradient is summed in another order than the learner's, so float32's last digits may differ.
     """
     run, storage = collected
     behaviour, newest = run.versions
     assert not torch.equal(behaviour.parameters, newest.parameters)
     learner = Learner(run.experiment, run.learner.policy)
     gradient = by_hand(run, storage, behaviour, None)
-    rule = RmsProp(len(gradient), PLAIN.optimiser_epsilon)
-    expected = newest.parameters + rule.step(gradient, PLAIN.learning_rate)
+    expected = stepped(newest, gradient)
     made, told = learner.update(storage, behaviour, newest, 1)
     # A step of RMSProp divides by the root of a small number, which magnifies roundings.
     torch.testing.assert_close(made.parameters, expected, rtol=1e-4, atol=2e-5)
@@ -172,8 +187,7 @@ def test_other_corrections_take_the_gradient_at_the_newest(
     asked = dataclasses.replace(run.experiment, correction=correction)
     old = torch.from_numpy(storage.log_prob.reshape(-1)) if correction == "truncated_is" else None
     gradient = by_hand(run, storage, newest, old)
-    rule = RmsProp(len(gradient), PLAIN.optimiser_epsilon)
-    expected = newest.parameters + rule.step(gradient, PLAIN.learning_rate)
+    expected = stepped(newest, gradient)
     made, told = Learner(asked, run.learner.policy).update(storage, behaviour, newest, 1)
     torch.testing.assert_close(made.parameters, expected, rtol=1e-4, atol=2e-5)
     assert told["train/gradient_norm"] == pytest.approx(float(gradient.norm()), rel=1e-4)
@@ -215,14 +229,14 @@ def test_an_update_is_a_function_of_what_it_is_given() -> None:
     storage = run.storages[0]
     for array in storage.arrays.values():
         array.flags.writeable = False
-    policy = Policy(run.experiment, _spaces(run))
+    policy = Policy(run.experiment, _spaces(run.experiment))
     again, _ = Learner(run.experiment, policy).update(storage, *versions, 0)
     assert torch.equal(again.parameters, run.versions[-1].parameters)
     run.close()
 
 
-def _spaces(run: SerialRun) -> Spaces:
-    return run.executor.blocks[0].world.spaces
+def _spaces(asked: Experiment) -> Spaces:
+    return plan(asked, parse(asked.env), "cpu").spaces
 
 
 @pytest.mark.parametrize("shards", [1, 2, 4])
@@ -334,7 +348,7 @@ def test_a_learner_raises_the_probability_of_what_is_rewarded() -> None:
 
 def test_initial_parameters_are_a_function_of_the_seed_and_touch_no_generator() -> None:
     """Rule 26: the same vector for every network; torch's own generator stands still."""
-    spaces = _spaces(serial(experiment()))
+    spaces = _spaces(experiment())
     before = torch.random.get_rng_state()
     made = [initial_parameters(Policy(experiment(), spaces), seed) for seed in (3, 3, 4)]
     assert torch.equal(made[0], made[1])
@@ -344,7 +358,7 @@ def test_initial_parameters_are_a_function_of_the_seed_and_touch_no_generator() 
 
 def test_initial_layers_are_orthogonal_with_small_policy_heads() -> None:
     """Gain sqrt 2 inside, 0.01 for the policy's head, 1 for the value's; no bias."""
-    policy = Policy(experiment(model=Mlp(hidden=(8,))), _spaces(serial(experiment())))
+    policy = Policy(experiment(model=Mlp(hidden=(8,))), _spaces(experiment()))
     initial_parameters(policy, 0)
     network = policy.network
     hidden = network.torso.policy[0].weight  # type: ignore[union-attr, index]

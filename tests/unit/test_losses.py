@@ -10,23 +10,22 @@ import torch
 from torch import Tensor
 
 from hts.config import A2C, PPO
-from hts.learn.losses import Losses, Shard, a2c_loss, ppo_loss
+from hts.learn.losses import TOLD, Columns, Losses, a2c_loss, ppo_loss
 from hts.models.distributions import Categorical
 from hts.models.policy import Answer
 
 ROWS, ACTIONS = 24, 5
 
 
-def rows(seed: int = 0, count: int = ROWS, actions: int = ACTIONS) -> tuple[Answer, Shard]:
+def rows(seed: int = 0, count: int = ROWS, actions: int = ACTIONS) -> tuple[Answer, Columns]:
     """A policy's answer and what is learnt from, ratios well on both sides of any clip."""
     generator = torch.Generator().manual_seed(seed)
     head = torch.randn(count, actions, generator=generator)
     columns = torch.randn(5, count, generator=generator)
     action = torch.randint(actions, (count,), generator=generator)
     log_prob = Categorical(actions).log_prob(head, action) + 0.3 * columns[0]
-    weight = torch.rand(count, generator=generator)
-    shard = Shard(action, log_prob, columns[1], columns[2], columns[3], weight)
-    return Answer(head.requires_grad_(), columns[4].clone().requires_grad_()), shard
+    learnt = Columns(action, log_prob, columns[1], columns[2], columns[3])
+    return Answer(head.requires_grad_(), columns[4].clone().requires_grad_()), learnt
 
 
 def logs(answer: Answer, row: int) -> list[float]:
@@ -36,33 +35,33 @@ def logs(answer: Answer, row: int) -> list[float]:
     return [x - whole for x in head]
 
 
-def slow_a2c(config: A2C, answer: Answer, shard: Shard) -> float:
+def slow_a2c(config: A2C, answer: Answer, learnt: Columns) -> float:
     total = 0.0
-    for row in range(len(shard.action)):
+    for row in range(len(learnt.action)):
         each = logs(answer, row)
-        value, target = float(answer.value[row].detach()), float(shard.target[row])
-        weighted = float(shard.advantage[row]) * float(shard.weight[row])
+        value, target = float(answer.value[row].detach()), float(learnt.target[row])
+        advantage = float(learnt.advantage[row])
         entropy = -sum(math.exp(x) * x for x in each)
-        total += -each[int(shard.action[row])] * weighted
+        total += -each[int(learnt.action[row])] * advantage
         total += config.value_coefficient * (value - target) ** 2
         total -= config.entropy_coefficient * entropy
     return total
 
 
-def slow_ppo(config: PPO, answer: Answer, shard: Shard) -> float:
+def slow_ppo(config: PPO, answer: Answer, learnt: Columns) -> float:
     total = 0.0
-    for row in range(len(shard.action)):
+    for row in range(len(learnt.action)):
         each = logs(answer, row)
-        ratio = math.exp(each[int(shard.action[row])] - float(shard.log_prob[row]))
-        weighted = float(shard.advantage[row]) * float(shard.weight[row])
+        ratio = math.exp(each[int(learnt.action[row])] - float(learnt.log_prob[row]))
+        advantage = float(learnt.advantage[row])
         near = min(max(ratio, 1 - config.clip), 1 + config.clip)
-        value, target = float(answer.value[row].detach()), float(shard.target[row])
+        value, target = float(answer.value[row].detach()), float(learnt.target[row])
         error = (value - target) ** 2
         if config.value_clip is not None:
-            old = float(shard.value[row])
+            old = float(learnt.value[row])
             moved = old + min(max(value - old, -config.value_clip), config.value_clip)
             error = max(error, (moved - target) ** 2)
-        total += -min(ratio * weighted, near * weighted)
+        total += -min(ratio * advantage, near * advantage)
         total += config.value_coefficient * 0.5 * error
         total -= config.entropy_coefficient * -sum(math.exp(x) * x for x in each)
     return total
@@ -75,30 +74,30 @@ def total(losses: Losses) -> float:
 @pytest.mark.parametrize("seed", range(5))
 def test_a2c_is_its_formula(seed: int) -> None:
     """float32 sums of two dozen terms near 1 against float64: a few units of 1e-7 each."""
-    answer, shard = rows(seed)
+    answer, learnt = rows(seed)
     config = A2C(value_coefficient=0.7, entropy_coefficient=0.3)
-    found = total(a2c_loss(config, Categorical(ACTIONS), answer, shard))
-    assert found == pytest.approx(slow_a2c(config, answer, shard), rel=1e-5, abs=1e-4)
+    found = total(a2c_loss(config, Categorical(ACTIONS), answer, learnt))
+    assert found == pytest.approx(slow_a2c(config, answer, learnt), rel=1e-5, abs=1e-4)
 
 
 @pytest.mark.parametrize("value_clip", [None, 0.2])
 @pytest.mark.parametrize("seed", range(5))
 def test_ppo_is_its_formula(seed: int, value_clip: float | None) -> None:
     """The same for PPO, with values clipped and not."""
-    answer, shard = rows(seed)
+    answer, learnt = rows(seed)
     config = PPO(clip=0.15, value_clip=value_clip, value_coefficient=0.7, entropy_coefficient=0.3)
-    found = total(ppo_loss(config, Categorical(ACTIONS), answer, shard))
-    assert found == pytest.approx(slow_ppo(config, answer, shard), rel=1e-5, abs=1e-4)
+    found = total(ppo_loss(config, Categorical(ACTIONS), answer, learnt))
+    assert found == pytest.approx(slow_ppo(config, answer, learnt), rel=1e-5, abs=1e-4)
 
 
-def one(ratio: float, advantage: float, value: float = 0.0) -> tuple[Answer, Shard]:
+def one(ratio: float, advantage: float, value: float = 0.0) -> tuple[Answer, Columns]:
     """One row of two equally likely actions, with the ratio and the value as asked."""
     head = torch.zeros(1, 2, requires_grad=True)
     old = torch.tensor([math.log(0.5 / ratio)])
     zero, target = torch.zeros(1), torch.tensor([3.0])
     action, advantages = torch.tensor([0]), torch.tensor([advantage])
-    shard = Shard(action, old, zero, advantages, target, torch.ones(1))
-    return Answer(head, torch.tensor([value], requires_grad=True)), shard
+    learnt = Columns(action, old, zero, advantages, target)
+    return Answer(head, torch.tensor([value], requires_grad=True)), learnt
 
 
 @pytest.mark.parametrize(
@@ -114,16 +113,18 @@ def one(ratio: float, advantage: float, value: float = 0.0) -> tuple[Answer, Sha
 )
 def test_the_clipped_surrogate(ratio: float, advantage: float, loss: float, pushes: bool) -> None:
     """Its value and whether it pushes, by literal numbers, on each side of each bound."""
-    answer, shard = one(ratio, advantage)
+    answer, learnt = one(ratio, advantage)
     config = PPO(clip=0.2, value_coefficient=0.0, entropy_coefficient=0.0)
-    found = ppo_loss(config, Categorical(2), answer, shard)
+    found = ppo_loss(config, Categorical(2), answer, learnt)
     found.total.backward()  # type: ignore[no-untyped-call]
     assert float(found.policy.detach()) == pytest.approx(loss, rel=1e-6)
     assert answer.head.grad is not None
     assert bool((answer.head.grad != 0).any()) == pushes
-    assert float(found.clipped) == (abs(ratio - 1) > 0.2)
+    told = dict(zip(TOLD, found.told(config.clip).tolist(), strict=True))
+    assert told["clip_fraction"] == (abs(ratio - 1) > 0.2)
+    assert told["policy_loss"] == pytest.approx(loss, rel=1e-6)
+    assert told["kl"] == pytest.approx(ratio - 1 - math.log(ratio), abs=1e-6)
     assert float(found.ratio_error) == pytest.approx(abs(ratio - 1), abs=1e-6)
-    assert float(found.kl) == pytest.approx(ratio - 1 - math.log(ratio), abs=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -137,25 +138,25 @@ def test_the_clipped_surrogate(ratio: float, advantage: float, loss: float, push
 )
 def test_value_clipping(clip: float | None, value: float, loss: float) -> None:
     """Old value 0, target 3: literal numbers on each side of the bound."""
-    answer, shard = one(1.0, 0.0, value)
-    found = ppo_loss(PPO(value_clip=clip), Categorical(2), answer, shard)
+    answer, learnt = one(1.0, 0.0, value)
+    found = ppo_loss(PPO(value_clip=clip), Categorical(2), answer, learnt)
     assert float(found.value.detach()) == pytest.approx(loss, rel=1e-6)
 
 
-def quiet_shard(count: int) -> Shard:
+def quiet(count: int) -> Columns:
     """Rows with no advantage and right values: nothing but the entropy bonus is left."""
     zero = torch.zeros(count)
     action = torch.zeros(count, dtype=torch.int64)
-    return Shard(action, zero, zero, zero, zero, torch.ones(count))
+    return Columns(action, zero, zero, zero, zero)
 
 
 def entropy_only(head: Tensor, algo: str) -> Losses:
     answer = Answer(head, torch.zeros(len(head)))
     actions = Categorical(head.shape[1])
-    shard = quiet_shard(len(head))
+    learnt = quiet(len(head))
     if algo == "ppo":
-        return ppo_loss(PPO(entropy_coefficient=1.0), actions, answer, shard)
-    return a2c_loss(A2C(entropy_coefficient=1.0), actions, answer, shard)
+        return ppo_loss(PPO(entropy_coefficient=1.0), actions, answer, learnt)
+    return a2c_loss(A2C(entropy_coefficient=1.0), actions, answer, learnt)
 
 
 @pytest.mark.parametrize("algo", ["a2c", "ppo"])
@@ -183,26 +184,24 @@ def test_the_bonus_means_the_same_for_3_and_for_19_actions(algo: str) -> None:
 @pytest.mark.parametrize("algo", ["a2c", "ppo"])
 def test_losses_of_shards_add_up(algo: str) -> None:
     """Losses are sums over rows: two halves make the whole, in every column but the largest."""
-    answer, shard = rows()
+    answer, learnt = rows()
 
     def loss(part: slice) -> Losses:
         said = Answer(answer.head[part], answer.value[part])
-        cut = dataclasses.asdict(shard).items()
-        learnt = Shard(**{name: column[part] for name, column in cut})
+        cut = {name: column[part] for name, column in vars(learnt).items()}
         if algo == "ppo":
-            return ppo_loss(PPO(), Categorical(ACTIONS), said, learnt)
-        return a2c_loss(A2C(), Categorical(ACTIONS), said, learnt)
+            return ppo_loss(PPO(), Categorical(ACTIONS), said, Columns(**cut))
+        return a2c_loss(A2C(), Categorical(ACTIONS), said, Columns(**cut))
 
     whole, halves = loss(slice(None)), (loss(slice(0, 10)), loss(slice(10, None)))
-    for name in ("total", "policy", "value", "entropy", "kl", "clipped"):
-        parts = [float(getattr(half, name).detach()) for half in halves]
-        expected = float(getattr(whole, name).detach())
-        assert sum(parts) == pytest.approx(expected, rel=1e-5, abs=1e-5)
+    assert total(halves[0]) + total(halves[1]) == pytest.approx(total(whole), rel=1e-5)
+    told = [losses.told(0.2) for losses in (whole, *halves)]
+    torch.testing.assert_close(told[1] + told[2], told[0], rtol=1e-5, atol=1e-5)
     assert float(whole.ratio_error) == max(float(half.ratio_error) for half in halves)
 
 
 def test_a_row_too_few_is_refused() -> None:
     """Columns of different lengths would broadcast into nonsense."""
-    _, shard = rows()
+    _, learnt = rows()
     with pytest.raises(AssertionError, match="one number for each row"):
-        dataclasses.replace(shard, weight=shard.weight[:1])
+        dataclasses.replace(learnt, target=learnt.target[:1])

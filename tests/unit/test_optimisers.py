@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import torch
 
-from hts.learn.optimisers import Adam, RmsProp, clip_norm, make_optimiser
+from hts.learn.optimisers import Adam, RmsProp, clip_norm, delayed, make_optimiser
+from hts_envs.contract import Array
 
 
 @pytest.mark.parametrize("name", ["adam", "rmsprop"])
@@ -82,3 +85,57 @@ def test_a_large_gradient_is_scaled_as_torch_does() -> None:
     assert clip_norm(gradient, 0.5) == 5.0
     torch.testing.assert_close(gradient, theirs.grad, rtol=1e-6, atol=0)
     np.testing.assert_allclose(gradient.norm().item(), 0.5, rtol=1e-5)
+
+
+def test_each_part_has_a_norm_of_its_own() -> None:
+    """Networks side by side in one vector: a large gradient of one does not shrink the other's."""
+    gradient = torch.tensor([3.0, 4.0, 0.3, 0.4])
+    norms = clip_norm(gradient, 0.6, parts=2)
+    torch.testing.assert_close(norms, torch.tensor([5.0, 0.5]))
+    torch.testing.assert_close(gradient, torch.tensor([0.36, 0.48, 0.3, 0.4]))
+    assert torch.equal(gradient[2:], torch.tensor([0.3, 0.4]))
+
+
+def test_a_delayed_update_takes_the_way_and_not_the_place() -> None:
+    """theta_2 = theta_1 + (phi - theta_0), by literal numbers; what is given stays as it is."""
+    start, newest, reached = (torch.tensor(pair) for pair in ([1.0, 5.0], [2.0, 3.0], [1.5, 4.0]))
+    assert torch.equal(delayed(newest, start, reached), torch.tensor([2.5, 2.0]))
+    assert torch.equal(start, torch.tensor([1.0, 5.0]))
+    assert torch.equal(newest, torch.tensor([2.0, 3.0]))
+
+
+FARTHEST, STEEPEST = 2.0, 3.0
+"""The constants F and L: the square's diagonal is sqrt 8, and theta never leaves it by much."""
+
+
+def regrets(updates: int, seed: int) -> Array:
+    """The mean of l(x_t, theta_t) - l(x_t, theta*) after 1, 2, ... updates by the delayed rule.
+
+    l(x, theta) = |theta - x|^2 / 2; x is drawn from the corners of a square of side 2, theta
+    starts at one of them. The delay tau is 1, and the rate sigma / sqrt(t - tau).
+    """
+    drawn = np.random.default_rng(seed)
+    xs = torch.from_numpy(drawn.choice([-1.0, 1.0], (updates, 2)))
+    best = xs.mean(0)
+    sigma = FARTHEST / (math.sqrt(2.0) * STEEPEST)
+    older = newest = torch.ones(2, dtype=torch.float64)
+    lost = []
+    for step, x in enumerate(xs, 1):
+        lost.append(0.5 * float((newest - x).square().sum() - (best - x).square().sum()))
+        gradient = older - x
+        assert float(gradient.norm()) <= STEEPEST, "the loss is L-Lipschitz where theta goes"
+        reached = older - sigma / math.sqrt(step) * gradient
+        older, newest = newest, delayed(newest, older, reached)
+    return np.cumsum(lost) / np.arange(1, updates + 1)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_delayed_rule_converges_as_fast_as_promised(seed: int) -> None:
+    """Appendix C of the HTS-RL paper: the mean regret never exceeds 4 F L sqrt(tau / T), and falls
+    like 1 / sqrt(T): sixteen times the updates leave a quarter, and chance decides on the rest."""
+    mean = regrets(2**14, seed)
+    bound = 4.0 * FARTHEST * STEEPEST / np.sqrt(np.arange(1, len(mean) + 1))
+    assert (mean <= bound).all()
+    late = [float(mean[2**power - 1]) for power in (6, 10, 14)]
+    assert 0.0 < late[2] < late[1] / 3 < late[0] / 9
+    assert late[2] < 0.01

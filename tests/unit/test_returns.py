@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hts.learn.returns import Trace, advantages
+from hts.learn.returns import Trace, advantages, normalised
 from hts_envs.contract import Array
 
 
@@ -150,3 +152,18 @@ def test_wrong_shapes_are_refused() -> None:
         Trace(good.reward, good.value[:1], good.bootstrap, good.terminated, good.truncated)
     with pytest.raises(AssertionError, match="two flags"):
         Trace(good.reward, good.value, good.bootstrap, good.terminated, good.truncated[:, :2])
+
+
+def test_normalised_advantages_by_literal_numbers() -> None:
+    """Over all numbers, or over each agent's; the formula's own 1e-8 is below these digits."""
+    given = np.array([[1.0, 7.0], [3.0, 13.0]])
+    np.testing.assert_allclose(normalised(given, each=True), [[-1, -1], [1, 1]], rtol=1e-7)
+    expected = np.array([[-5.0, 1.0], [-3.0, 7.0]]) / math.sqrt((25 + 1 + 9 + 49) / 4)
+    np.testing.assert_allclose(normalised(given, each=False), expected, rtol=1e-7)
+
+
+def test_one_advantage_is_not_normalised_to_nothing() -> None:
+    """Rule 31: one row of one agent, or one row for each agent, stays as it is."""
+    assert normalised(np.array([[7.0]]), each=False) == [[7.0]]
+    np.testing.assert_array_equal(normalised(np.array([[7.0, 9.0]]), each=True), [[7.0, 9.0]])
+    np.testing.assert_allclose(normalised(np.array([[7.0, 9.0]]), each=False), [[-1.0, 1.0]])

@@ -18,7 +18,9 @@ from hts.determinism.digest import replica_digest, rollout_digest
 from hts.determinism.keys import Purpose, episode_seed, key
 from hts.machine import Sizes
 from hts.memory.storage import Rows, Storage
-from hts.roles.blocks import BatchedBlock, Block, Needed, WorldBlock, next_rows
+from hts.models.bounds import as_drawn
+from hts.roles.actor import due
+from hts.roles.blocks import BatchedBlock, Block, WorldsBlock
 from hts_envs.contract import Array, Observation
 from tests.fakes.small_worlds import Act, Scripted, ScriptedBatch
 
@@ -37,21 +39,24 @@ class Stage:
     def steps(self) -> int:
         return self.storages[0].sizes.steps
 
-    def play(self, rollouts: int) -> Iterator[tuple[Storage, int, Needed]]:
+    def play(self, rollouts: int) -> Iterator[tuple[Storage, int]]:
         """Rollout after rollout; yields after every step."""
         for rollout in range(rollouts):
             storage = self.storages[rollout % 2]
-            if rollout:
-                storage.take_over(self.storages[(rollout - 1) % 2], slice(None))
+            for block in self.blocks:
+                if rollout:
+                    block.take_over(storage, self.storages[(rollout - 1) % 2])
+                else:
+                    block.begin(storage)
             for step in range(self.steps):
                 for block in self.blocks:
-                    if rollout == step == 0:
-                        block.begin(storage)
-                    block.offer(storage, step)
-                needed = Needed([], [])
-                for block in self.blocks:
-                    block.step(storage, step, needed)
-                yield storage, step, needed
+                    block.step(storage, step)
+                yield storage, step
+
+    def finals(self, storage: Storage, step: int) -> set[int]:
+        """The replicas whose truncation at this step asks for a value."""
+        rows = due(storage, [(np.arange(len(self.worlds)), step + 1)]).final
+        return set() if rows is None else set(rows.replicas.tolist())
 
 
 def stage(scripts: list[list[Act]], steps: int, stack: int, *, batched: bool = False) -> Stage:
@@ -60,9 +65,12 @@ def stage(scripts: list[list[Act]], steps: int, stack: int, *, batched: bool = F
     storages = Storage(sizes, Scripted.spaces), Storage(sizes, Scripted.spaces)
     blocks: list[Block]
     if batched:
-        blocks = [BatchedBlock(ScriptedBatch(worlds), 0, SEED)]
+        blocks = [BatchedBlock(ScriptedBatch(worlds), range(len(worlds)), as_drawn, SEED)]
     else:
-        blocks = [WorldBlock(world, replica, SEED) for replica, world in enumerate(worlds)]
+        blocks = [WorldsBlock(worlds[:1], range(1), as_drawn, SEED)]
+        if len(worlds) > 1:  # the others share a block
+            everyone = range(1, len(worlds))
+            blocks.append(WorldsBlock(worlds[1:], everyone, as_drawn, SEED))
     return Stage(worlds, blocks, storages)
 
 
@@ -99,8 +107,8 @@ def test_stacks_are_those_of_the_episode(
 ) -> None:
     """Rule 9: at every step of three rollouts, whatever the lengths of episodes and rollouts."""
     played = stage(scripts, steps, stack, batched=batched)
-    for count, (storage, step, needed) in enumerate(played.play(3)):
-        finals = set(np.concatenate(needed.final).tolist()) if needed.final else set()
+    for count, (storage, step) in enumerate(played.play(3)):
+        finals = played.finals(storage, step)
         for replica, world in enumerate(played.worlds):
             episode, at = decided_on(world)[count]
             shown = world.shown[episode]
@@ -120,7 +128,7 @@ def test_the_observation_behind_a_rollout(scripts: list[list[Act]], steps: int, 
     """What is bootstrapped from is, bit for bit, what the next rollout begins with."""
     played = stage(scripts, steps, stack)
     behind: list[Observation] = []
-    for storage, step, _ in played.play(3):
+    for storage, step in played.play(3):
         if step == 0 and behind:
             for replica, expected in enumerate(behind):
                 for name, array in seen_by(storage, replica, 0).items():
@@ -139,9 +147,10 @@ def test_a_batched_block_writes_what_single_ones_write(
     for one, many in zip(single.play(3), batched.play(3), strict=True):
         for name, array in one[0].arrays.items():
             np.testing.assert_array_equal(array, many[0].arrays[name], err_msg=name)
-        finals = [np.concatenate(n.final).tolist() if n.final else [] for n in (one[2], many[2])]
-        assert sorted(finals[0]) == finals[1]
-        assert one[2].episodes == many[2].episodes
+        assert single.finals(*one) == batched.finals(*many)
+    ended = [[e for block in played.blocks for e in block.episodes] for played in (single, batched)]
+    order = [sorted(episodes, key=lambda e: (e.replica, e.facts["length"])) for episodes in ended]
+    assert order[0] == order[1]
     assert [w.seeds for w in single.worlds] == [w.seeds for w in batched.worlds]
 
 
@@ -158,8 +167,8 @@ def test_at_a_reset_the_first_frame_is_repeated() -> None:
 def test_a_final_observation_keeps_its_own_stack() -> None:
     """By hand: a truncation after two steps shows frames 1, 2 and 3, not the reset's frame 4."""
     played = stage([[Act(2, "truncated"), Act(9)]], 2, 3)
-    *_, (storage, step, needed) = played.play(1)
-    assert [rows.tolist() for rows in needed.final] == [[0]]
+    *_, (storage, step) = played.play(1)
+    assert played.finals(storage, step) == {0}
     assert seen_by(storage, 0, step, final=True)["symbol"][0, 0].tolist() == [1, 2, 3]
     assert seen_by(storage, 0, step, final=True)["pair"][0, 0].tolist() == [1, -1, 2, -2, 3, -3]
     assert seen_by(storage, 0, step + 1)["symbol"][0, 0].tolist() == [4, 4, 4]
@@ -169,7 +178,7 @@ def test_keys_and_seeds_are_named_by_replica_episode_and_step() -> None:
     """Rules 15 and 16: across rollouts, not one name comes twice."""
     played = stage([[Act(2), Act(3, "truncated")], [Act(4)]], 3, 1)
     drawn: list[list[int]] = [[], []]
-    for storage, step, _ in played.play(4):
+    for storage, step in played.play(4):
         for replica in range(2):
             drawn[replica].append(int(storage.key[replica, step]))
     for replica, world in enumerate(played.worlds):
@@ -184,24 +193,28 @@ def test_whose_values_are_needed() -> None:
     """Of final observations at once, and behind the last step where an episode goes on."""
     played = stage([[Act(2)], [Act(2, "truncated")], [Act(2, "both")], [Act(9)]], 2, 1)
     everyone = np.arange(4)
-    steps = [next_rows(s, t, everyone, n.final) for s, t, n in played.play(1)]
-    assert steps[0] == (None, None)
-    final, behind = steps[1]
+    steps = [due(storage, [(everyone, step + 1)]) for storage, step in played.play(1)]
+    assert steps[0].act is not None
+    assert (steps[0].final, steps[0].behind) == (None, None)
+    final, behind = steps[1].final, steps[1].behind
+    assert steps[1].act is None
     assert final is not None
     assert behind is not None
     assert (final.replicas.tolist(), final.steps.tolist(), final.final) == ([1], [1], True)
     assert (behind.replicas.tolist(), behind.steps.tolist(), behind.final) == ([3], [2], False)
 
 
-def test_final_rows_are_in_replica_order_whatever_the_order_of_blocks() -> None:
-    """The rows of a batch do not tell which block came first."""
-    played = stage([[Act(1, "truncated")]] * 4, 1, 1)
-    played.blocks.reverse()
-    ((storage, step, needed),) = played.play(1)
-    final, behind = next_rows(storage, step, np.arange(4), needed.final)
-    assert final is not None
-    assert final.replicas.tolist() == [0, 1, 2, 3]
-    assert behind is None
+def test_questions_of_blocks_at_different_steps_are_one_batch() -> None:
+    """Two replicas at step 1 and two at step 2 of a rollout: four actions, and the one value."""
+    played = stage([[Act(1, "truncated"), Act(9)]] * 4, 3, 1)
+    *_, (storage, _) = played.play(1)
+    found = due(storage, [(np.array([2, 3]), 1), (np.array([0, 1]), 2)])
+    assert found.act is not None
+    assert found.final is not None
+    assert found.act.replicas.tolist() == [2, 3, 0, 1]
+    assert found.act.steps.tolist() == [1, 1, 2, 2]
+    assert (found.final.replicas.tolist(), found.final.steps.tolist()) == ([2, 3], [0, 0])
+    assert found.behind is None
 
 
 def test_an_old_bootstrap_does_not_survive() -> None:

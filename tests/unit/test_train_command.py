@@ -14,7 +14,7 @@ import pytest
 
 COMMAND = (sys.executable, "-W", "error", "-m", "hts.cli.train")
 SERIAL = ("--set", "machine.serial=true")
-PARALLEL = ("--executors", "2")
+PARALLEL = ("--executors", "2", "--set", "stepping=turns")
 
 
 def train(*typed: str) -> subprocess.CompletedProcess[str]:
@@ -56,7 +56,9 @@ def test_there_is_a_line_for_each_update(record: Path) -> None:
     digests, metrics = lines(record / "digests.jsonl"), lines(record / "metrics.jsonl")
     assert [line["update"] for line in digests] == list(range(1, 33))
     assert [line["steps"] for line in metrics] == list(range(128, 4097, 128))
-    assert all(set(line) == {"update", "rollout", "parameters", "chain"} for line in digests)
+    promised = {"update", "rollout", "parameters", "chain", "replicas"}
+    assert all(set(line) == promised for line in digests)
+    assert all(len(line["replicas"].split()) == 4 for line in digests)
     assert len({line["chain"] for line in digests}) == 32
     for name in ("train/entropy", "train/policy_loss", "train/value_loss", "episode/return"):
         assert name in metrics[-1]
@@ -109,7 +111,7 @@ def test_one_interruption_ends_it_cleanly(
 @pytest.mark.parametrize(
     ("typed", "sentences"),
     [
-        (("--actors", "4", "--learners", "2"), ("machine.actors", "machine.learners")),
+        (("--executors", "5", "--learners", "2"), ("machine.executors", "machine.learners")),
         (("--executors", "5"), ("5 executors for 4 replicas",)),
         (("--set", "model=conv"), ("conv sees one image", "shows no image", "--set model=mlp")),
     ],

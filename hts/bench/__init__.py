@@ -1,0 +1,1 @@
+"""What a run costs, what its machine could do at best, and what it does."""

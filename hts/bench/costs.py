@@ -1,0 +1,172 @@
+"""What one sample costs on this machine: step, answer, update, each alone on one thread.
+
+CPU time is that of all threads of this process, so that another program on the same cores does
+not count. Durations of steps that the system interrupted are corrected for it (see
+hts.soundness.profile). Nothing here is exact: it is what limits are computed from.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from hts.bench.walks import StepCosts, measure_steps
+from hts.config import PPO, Experiment
+from hts.machine import Sizes
+from hts.memory.storage import Rows, Storage
+from hts.models.policy import Policy, uniforms
+from hts.roles.learner import Learner
+from hts.runtime.assemble import Plan
+from hts.soundness.subject import actions
+from hts_envs.contract import Place
+from hts_envs.randomness import fold_rows, uniform
+from hts_envs.registry import Spec, make
+
+BATCHES = (1, 4, 8, 16, 32, 64, 256, 1024, 4096)
+
+
+@dataclass(frozen=True, eq=False)
+class Costs:
+    """What a sample costs: one step of one replica, with the rows of all of its agents."""
+
+    step: StepCosts
+    inference: Mapping[int, float]  # CPU seconds for each row, by rows in the batch
+    learning: float  # CPU seconds for each row, all epochs of one update
+
+    def answer(self, batch: float) -> float:
+        """CPU seconds of the network for each row when so many are answered together."""
+        sizes = sorted(self.inference)
+        return float(np.interp(batch, sizes, [self.inference[size] for size in sizes]))
+
+    def sample(self, batch: float) -> float:
+        """CPU seconds of everything that one sample needs."""
+        return self.step.cpu + self.answer(batch) + self.learning
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Seconds for each measurement, about; the first calls of each come on top."""
+
+    steps: float = 2.0
+    inference: float = 1.0
+    learning: float = 2.0
+
+
+def measure(found: Plan, spec: Spec, budget: Budget = Budget()) -> Costs:
+    """Everything, with a world of its own that is closed before the network is looked at."""
+    world = make(spec, Place(0, found.experiment.replicas if spec.batched else 1, 0))
+    try:
+        step = measure_steps(world, budget.steps)
+    finally:
+        world.close()
+    return with_networks(found, step, budget)
+
+
+def with_networks(found: Plan, step: StepCosts, budget: Budget) -> Costs:
+    """The costs of answering and learning beside those of stepping."""
+    inference = measure_inference(found, step, budget.inference)
+    return Costs(step, inference, measure_learning(found, step, budget.learning))
+
+
+def measure_inference(found: Plan, step: StepCosts, seconds: float) -> dict[int, float]:
+    """The network and the draw of an action, in batches up to all replicas at once."""
+    replicas = found.experiment.replicas
+    sizes = sorted({min(size, replicas) for size in BATCHES})
+    policy, version = found.policy(), found.first_versions()[0]
+    policy.load(version.parameters)
+    storage = filled(found, step, 1)
+    costs = {}
+    for size in sizes:
+        rows = Rows(np.arange(size), np.zeros(size, np.int64))
+        answer = _answering(policy, storage, rows)
+        costs[size] = cpu_seconds(answer, seconds / len(sizes)) / size
+    return costs
+
+
+def _answering(policy: Policy, storage: Storage, rows: Rows) -> Callable[[], object]:
+    """A call that answers these rows, which were gathered before."""
+    seen, state = storage.gather(rows), storage.state_before(rows)
+    named, actions = storage.key[rows.replicas, rows.steps], policy.distribution
+
+    @torch.inference_mode()
+    def answer() -> torch.Tensor:
+        head = policy.answer(seen, state).head
+        noise = torch.from_numpy(uniforms(named, policy.agents, actions.noise)).to(policy.device)
+        return actions.log_prob(head, actions.sample(head, noise)).cpu()
+
+    return answer
+
+
+def measure_learning(found: Plan, step: StepCosts, seconds: float) -> float:
+    """CPU seconds for each row of an update, or of one of its minibatches where time is short."""
+    deadline = time.perf_counter() + seconds
+    whole = found.experiment
+    part, times = _part(whole)
+    first = _update_seconds(found, part, step, 0.0) * times
+    left = deadline - time.perf_counter()
+    if left < first:
+        return first / part.rows
+    if 2.0 * first * whole.rows / part.rows < left:
+        part, times = whole, 1
+    return _update_seconds(found, part, step, left) * times / part.rows
+
+
+def _part(whole: Experiment) -> tuple[Experiment, int]:
+    """One epoch of one minibatch of the same size where it can be cut out, and of how many."""
+    algo = whole.algo
+    if not isinstance(algo, PPO):
+        return whole, 1
+    once = dataclasses.replace(algo, epochs=1, minibatches=1)
+    for name in ("replicas", "rollout"):
+        size = getattr(whole, name)
+        if size % algo.minibatches == 0:
+            cut = {name: size // algo.minibatches}
+            return dataclasses.replace(whole, algo=once, **cut), algo.epochs
+    return whole, 1
+
+
+def _update_seconds(found: Plan, experiment: Experiment, step: StepCosts, seconds: float) -> float:
+    """CPU seconds of one update of this experiment."""
+    planned = dataclasses.replace(found, experiment=experiment)
+    storage = filled(planned, step, experiment.rollout)
+    learner = Learner(experiment, planned.policy())
+    versions = planned.first_versions()
+    storage.version = versions[0].number
+    return cpu_seconds(lambda: learner.update(storage, versions[0], versions[-1], 0), seconds)
+
+
+def filled(found: Plan, step: StepCosts, steps: int) -> Storage:
+    """A storage as a random policy might fill it, with observations that were really seen."""
+    sizes = dataclasses.replace(Sizes.of(found.experiment, found.spaces), steps=steps)
+    storage = Storage(sizes, found.spaces)
+    for array in storage.declared:
+        kind, _, name = array.name.partition(".")
+        if kind == "frames":
+            pick = np.arange(array.shape[0] * array.shape[1]) % len(step.seen)
+            seen = np.stack([observation[name] for observation in step.seen])
+            storage.arrays[array.name][:] = seen[pick].reshape(array.shape)
+    replicas = found.experiment.replicas
+    named = fold_rows(np.arange(replicas * steps))
+    storage.key[:] = named.reshape(replicas, steps)
+    storage.age[:] = np.arange(steps + 1) + found.experiment.frame_stack
+    storage.action[:] = actions(found.spaces, named).reshape(storage.action.shape)
+    storage.reward[:] = uniform(named, 1).reshape(replicas, steps, 1)
+    storage.log_prob[:] = -1.0
+    return storage
+
+
+def cpu_seconds(call: Callable[[], object], seconds: float) -> float:
+    """The median CPU time of a call, after a first one that does not count."""
+    deadline = time.perf_counter() + seconds
+    call()
+    spent: list[float] = []
+    while not spent or time.perf_counter() < deadline:
+        begun = time.process_time()
+        call()
+        spent.append(time.process_time() - begun)
+    return float(np.median(spent))

@@ -1,0 +1,91 @@
+"""One sitting of the bench: costs, limits, then the machine itself, in the same minute."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from hts.bench.costs import Budget
+from hts.bench.limits import Limits, limits
+from hts.bench.measuring import Found, Question, measured
+from hts.bench.throughput import Reading, endless, run_machine
+from hts.config import Config, Machine
+from hts.errors import RoleFailed
+from hts.runtime.assemble import plan
+from hts.runtime.layout import There, choose
+from hts.runtime.train import device_of
+from hts_envs.registry import parse
+
+PARTS_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The configurations to be run, for how long each, and whether to take a sample apart."""
+
+    configs: Sequence[Config]
+    seconds: float
+    parts: bool
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one configuration cost, could do, and did."""
+
+    config: Config
+    found: Found
+    limits: Limits
+    machine: Machine  # with everything that was `auto` filled in
+    why: str
+    reading: Reading | None  # None where it failed
+    failure: str = ""
+
+    @property
+    def ratio(self) -> float | None:
+        """How much of the limit was reached."""
+        if self.reading is None:
+            return None
+        return self.reading.steps_per_second / self.limits.best
+
+
+def cores() -> int:
+    """Those that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def outcomes(asked: Asked) -> Iterator[Outcome]:
+    """One after the other; costs are measured again when the experiment is another one."""
+    before, found = None, None
+    for config in asked.configs:
+        experiment = endless(config.experiment)
+        if found is None or experiment != before:
+            question = Question(
+                experiment,
+                device_of(config.machine),
+                _budget(asked.seconds),
+                PARTS_SECONDS if asked.parts else 0.0,
+            )
+            before, found = experiment, measured(question)
+        yield _outcome(dataclasses.replace(config, experiment=experiment), found, asked.seconds)
+
+
+def _outcome(config: Config, found: Found, seconds: float) -> Outcome:
+    experiment, device = config.experiment, device_of(config.machine)
+    spec = parse(experiment.env)
+    there = There(cores(), spec.batched, device)
+    layout = choose(config.machine, experiment, there, found.costs)
+    known = limits(found.costs, config, spec, there.cores)
+    reading, failure = None, ""
+    try:
+        planned = plan(experiment, spec, device, config.machine.jitter)
+        reading = run_machine(planned, spec, layout.machine, seconds)
+    except RoleFailed as error:
+        failure = str(error)
+    return Outcome(config, found, known, layout.machine, layout.why, reading, failure)
+
+
+def _budget(seconds: float) -> Budget:
+    """A quarter of what the machine gets, for costs."""
+    return Budget(steps=0.1 * seconds, inference=0.05 * seconds, learning=0.1 * seconds)

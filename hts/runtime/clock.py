@@ -1,0 +1,28 @@
+"""Where the time of one process goes, written where everybody can read it."""
+
+from __future__ import annotations
+
+import time
+
+from hts.machine import TIMES
+from hts.memory.doorbell import Doorbell
+from hts_envs.contract import Array
+
+
+class Clock:
+    """Time is worked until the process waits, and waited for somebody until it is woken."""
+
+    def __init__(self, times: Array) -> None:
+        self._times = times
+        self._since = time.perf_counter()
+
+    def wait(self, bell: Doorbell, column: str) -> None:
+        """Wait at the doorbell, for whom the column says."""
+        self._add("worked")
+        bell.wait()
+        self._add(column)
+
+    def _add(self, column: str) -> None:
+        now = time.perf_counter()
+        self._times[TIMES.index(column)] += now - self._since
+        self._since = now

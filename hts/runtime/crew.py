@@ -1,0 +1,76 @@
+"""Who does what in a run: executors, their blocks, actors; and the simulators in the blocks.
+
+Nothing here needs torch: an executor whose observations are answered elsewhere never imports it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+
+from hts.config import Experiment, Machine
+from hts.determinism.keys import Purpose, key
+from hts.memory.desk import Crew
+from hts.models.bounds import taken_in
+from hts.roles.blocks import BatchedBlock, Block, WorldsBlock
+from hts_envs.contract import SEED_LIMIT, BatchedWorld, Place, Spaces
+from hts_envs.registry import Spec, make, parse
+
+
+def crew_for(experiment: Experiment, machine: Machine) -> Crew:
+    """Executors with equal shares of the replicas, each cut into blocks."""
+    actors = 0 if machine.actors == "auto" else machine.actors
+    executors = _executors(experiment) if machine.executors == "auto" else machine.executors
+    blocks: list[range] = []
+    owners: list[int] = []
+    for executor, share in enumerate(shares(range(experiment.replicas), executors)):
+        parts = min(len(share), blocks_for(machine, len(share), executors, actors))
+        blocks += shares(share, parts)
+        owners += [executor] * parts
+    return Crew(tuple(blocks), tuple(owners), executors, actors)
+
+
+def _executors(experiment: Experiment) -> int:
+    if parse(experiment.env).batched:
+        return 1
+    return min(len(os.sched_getaffinity(0)), experiment.replicas)
+
+
+def blocks_for(machine: Machine, share: int, executors: int, actors: int) -> int:
+    """One block keeps an executor busy that answers itself; while actors answer one, step another.
+
+    Threads are for steps that wait: every replica by itself.
+    """
+    if machine.blocks != "auto":
+        return machine.blocks
+    if machine.stepping == "threads":
+        return share
+    return min(share, max(2, -(-actors // executors))) if actors else 1
+
+
+def shares(replicas: range, parts: int) -> list[range]:
+    """Consecutive parts of these replicas, as even as possible."""
+    cuts = [replicas.start + len(replicas) * part // parts for part in range(parts + 1)]
+    return [range(begin, end) for begin, end in itertools.pairwise(cuts)]
+
+
+def make_blocks(
+    experiment: Experiment, spec: Spec, spaces: Spaces, parts: list[range]
+) -> list[Block]:
+    """Build the simulators of these parts of the replicas, and only those."""
+    taken, seed = taken_in(spaces, squash=experiment.squash), experiment.seed
+    blocks: list[Block] = []
+    for part in parts:
+        if spec.batched:
+            world = make(spec, Place(part.start, len(part), seed))
+            assert isinstance(world, BatchedWorld), f"{spec.canonical()} said it was batched"
+            blocks.append(BatchedBlock(world, part, taken, seed))
+            continue
+        worlds = []
+        for replica in part:
+            built_with = key(seed, Purpose.BUILD, replica) % SEED_LIMIT
+            single = make(spec, Place(replica, 1, built_with))
+            assert not isinstance(single, BatchedWorld), f"{spec.canonical()} said it was single"
+            worlds.append(single)
+        blocks.append(WorldsBlock(worlds, part, taken, seed))
+    return blocks

@@ -1,0 +1,173 @@
+"""The machine for a run, chosen from measured costs: never part of a result, only of its time.
+
+Everything that is `auto` is filled in, everything that was asked for is kept:
+
+    batched world       one executor steps all replicas in one call
+    steps that wait     one or two executors, every replica in a thread of its own
+    network on a GPU    one actor answers all executors in large batches
+    all others          executors that answer themselves; how many, the costs say. With E of them
+                        on C cores a rollout takes an executor's work, the learner's, or the work
+                        of all divided by C, whichever is longest; and the sum of the first two
+                        where executors and learner take turns.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+import os
+from dataclasses import dataclass
+
+from hts.bench.costs import Budget, Costs, measure
+from hts.config import Experiment, Machine
+from hts.runtime.assemble import Plan
+from hts.runtime.crew import blocks_for
+from hts_envs.registry import Spec
+
+LOOK = Budget(steps=0.4, inference=0.2, learning=0.3)
+"""Seconds that a run may spend on looking before it begins; first calls come on top."""
+
+_WAITING = 0.5  # a step that waits for more than this share of its time gets a thread
+_BUSY = 0.5  # of a core: what one executor may compute for replicas that wait
+_WORTH = 0.97  # one more executor has to shorten a rollout to this
+_UNMEASURED = ("counting",)  # takes one right action only
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A machine in which everybody is counted, and the sentence that explains it."""
+
+    machine: Machine
+    why: str
+
+
+@dataclass(frozen=True)
+class There:
+    """What a layout is chosen for, besides the experiment."""
+
+    cores: int
+    batched: bool = False
+    device: str = "cpu"
+
+
+def auto(found: Plan, spec: Spec, machine: Machine) -> Layout:
+    """Look at what has to be known for a choice, and choose."""
+    if machine.serial or "auto" not in (machine.executors, machine.stepping):
+        return Layout(machine, "as asked for")
+    there = There(len(os.sched_getaffinity(0)), spec.batched, found.device)
+    if spec.batched or found.device != "cpu" or spec.family.name in _UNMEASURED:
+        return choose(machine, found.experiment, there)
+    try:
+        costs = measure(found, spec, LOOK)
+    except Exception as error:  # it will raise where it is run, and be told from there
+        chosen = choose(machine, found.experiment, there)
+        return Layout(chosen.machine, f"{chosen.why} (not measured: {type(error).__name__})")
+    return choose(machine, found.experiment, there, costs)
+
+
+def choose(
+    asked: Machine, experiment: Experiment, there: There, costs: Costs | None = None
+) -> Layout:
+    """The layout for these costs; without any, the one for steps that compute."""
+    many = min(there.cores, experiment.replicas)
+    if there.batched:
+        return _filled(asked, experiment, 1, why="the world steps all replicas in one call")
+    if there.device != "cpu":
+        why = f"one actor on {there.device} answers {many} executors"
+        return _filled(asked, experiment, many, actors=1, why=why)
+    if costs is None:
+        return _filled(asked, experiment, many, why="an executor for each core")
+    step = costs.step
+    if step.waiting > _WAITING and asked.stepping != "turns":
+        few, load = _for_waiting(experiment, there, costs)
+        why = (
+            f"a step takes {_ms(step.mean)} and waits {step.waiting:.0%} of it, so every replica "
+            f"has a thread; together they compute on {load:.2g} cores"
+        )
+        return _filled(asked, experiment, few, threads=True, why=why)
+    executors, learners = _for_computing(asked, experiment, there, costs)
+    answer = costs.answer(experiment.replicas / executors)
+    why = (
+        f"of a sample, a step computes {_ms(step.cpu)}, an answer {_ms(answer)}, "
+        f"learning {_ms(costs.learning)}"
+    )
+    return _filled(asked, experiment, executors, learners=learners, why=why)
+
+
+def _for_waiting(experiment: Experiment, there: There, costs: Costs) -> tuple[int, float]:
+    """How many executors, and how many cores they use; answers come one by one then."""
+    rate = experiment.replicas / costs.step.mean
+    load = rate * (costs.step.cpu + costs.answer(1))
+    return max(1, min(there.cores, experiment.replicas, math.ceil(load / _BUSY))), load
+
+
+def _for_computing(
+    asked: Machine, experiment: Experiment, there: There, costs: Costs
+) -> tuple[int, int]:
+    """The smallest numbers of executors and learner threads that are about as fast as the best."""
+    most = min(there.cores, experiment.replicas)
+    executors = range(1, most + 1) if asked.executors == "auto" else (asked.executors,)
+    threads = [count for count in (1, 2, 4) if count <= min(there.cores, experiment.shard_count)]
+    learners = threads if asked.learners == "auto" else [asked.learners]
+    crews = sorted(itertools.product(executors, learners), key=sum)
+    best, pace = crews[0], _pace(experiment, there, costs, crews[0])
+    for crew in crews[1:]:
+        found = _pace(experiment, there, costs, crew)
+        if found < _WORTH * pace:
+            best, pace = crew, found
+    return best
+
+
+def _pace(experiment: Experiment, there: There, costs: Costs, crew: tuple[int, int]) -> float:
+    """Seconds of a rollout for each of its rows, with so many executors and learner threads."""
+    executors, learners = (min(count, there.cores) for count in crew)
+    acting = costs.step.cpu + costs.answer(experiment.replicas / executors)
+    learning = costs.learning / learners
+    if experiment.schedule == "sync":
+        return acting / executors + learning
+    together = (acting + costs.learning) / there.cores
+    return max(acting / executors, learning, together)
+
+
+def _filled(
+    asked: Machine,
+    experiment: Experiment,
+    executors: int,
+    *,
+    actors: int = 0,
+    learners: int = 1,
+    threads: bool = False,
+    why: str,
+) -> Layout:
+    """What was asked for, and these values where nothing was."""
+    if asked.executors != "auto":
+        executors = asked.executors
+    if asked.actors != "auto":
+        actors = asked.actors
+    if asked.learners != "auto":
+        learners = asked.learners
+    stepping = asked.stepping
+    if stepping == "auto":
+        stepping = "threads" if threads else "turns"
+    machine = dataclasses.replace(
+        asked, executors=executors, actors=actors, learners=learners, stepping=stepping
+    )
+    share = -(-experiment.replicas // executors)
+    machine = dataclasses.replace(machine, blocks=blocks_for(machine, share, executors, actors))
+    return Layout(machine, f"{_told(machine)}: {why}")
+
+
+def _told(machine: Machine) -> str:
+    """Who is there, in words."""
+    counted = (
+        (machine.executors, "executor"),
+        (machine.actors, "actor"),
+        (machine.learners, "learner thread"),
+    )
+    words = [f"{count or 'no'} {word}{'s' if count != 1 else ''}" for count, word in counted]
+    return ", ".join(words)
+
+
+def _ms(seconds: float) -> str:
+    return f"{1e3 * seconds:.3g} ms"

@@ -1,0 +1,45 @@
+"""One thread for each block: for simulators whose step waits without using the processor."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+
+from hts.memory.doorbell import Doorbell
+
+
+class Threads:
+    """Runs what is started for a place in that place's thread, and rings when it is over."""
+
+    def __init__(self, places: int, bell: Doorbell) -> None:
+        self._bell = bell
+        self._over = [False] * places
+        self._error: BaseException | None = None
+        self._given: list[SimpleQueue[Callable[[], None]]] = []
+        for place in range(places):
+            self._given.append(SimpleQueue())
+            name = f"block {place}"
+            threading.Thread(target=self._run, args=(place,), name=name, daemon=True).start()
+
+    def start(self, place: int, step: Callable[[], None]) -> None:
+        """Have the place's thread run this."""
+        self._over[place] = False
+        self._given[place].put(step)
+
+    def is_over(self, place: int) -> bool:
+        """It has run; raises what any of the threads raised."""
+        if self._error is not None:
+            raise self._error
+        return self._over[place]
+
+    def _run(self, place: int) -> None:
+        given = self._given[place]
+        while True:
+            step = given.get()
+            try:
+                step()
+            except BaseException as error:
+                self._error = error
+            self._over[place] = True
+            self._bell.ring()

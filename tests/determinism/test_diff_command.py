@@ -1,0 +1,68 @@
+"""hts-diff as a person meets it: two past runs, and both again up to where they part."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SMALL = ("--config", "smoke", "--steps", "512", "--env", "python:tests.fakes.straying:make")
+
+
+def command(name: str, *typed: str) -> subprocess.CompletedProcess[str]:
+    """The command in a process of its own, in which spawned simulators stray."""
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-m", f"hts.cli.{name}", *typed],
+        env={**os.environ, "HTS_TEST_STRAYS": "spawned"},
+        capture_output=True,
+        text=True,
+        timeout=110,
+    )
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """One experiment in one process, and with two executors, where replica 2 strays."""
+    folder = tmp_path_factory.mktemp("runs")
+    layouts = {"serial": ("--set", "serial=true"), "two": ("--executors", "2")}
+    for name, layout in layouts.items():
+        result = command("train", *SMALL, *layout, "--run-dir", str(folder / name))
+        assert result.returncode == 0, result.stderr
+    return str(folder / "serial"), str(folder / "two")
+
+
+def test_the_first_difference_is_named(pair: tuple[str, str]) -> None:
+    """Each on its own layout again: update, replica, step, field, both values, one unit."""
+    result = command("diff", *pair)
+    assert result.returncode == 1, result.stderr
+    said = result.stdout.splitlines()
+    assert said[0] == f"A  {pair[0]}: 4 updates, done"
+    assert said[2].startswith("experiment ")
+    assert "update 2 differs: its rollout, replicas 2 of 4" in said
+    assert said[-1] == (
+        "update 2, replica 2, step 5, observation[0, 1]: "
+        "1.0 and 1.0000001 (1 unit in the last place apart)"
+    )
+
+
+def test_a_difference_that_does_not_come_back_is_told(pair: tuple[str, str]) -> None:
+    """In one process nobody strays: both make what the first recorded, and what that may mean."""
+    result = command("diff", "--layout", "serial", *pair)
+    assert result.returncode == 1, result.stderr
+    assert "the difference did not come back" in result.stdout
+    assert "that is what A recorded" in result.stdout
+    assert "a simulator that is not deterministic" in result.stdout
+
+
+def test_a_run_that_cannot_be_run_again_is_still_compared(pair: tuple[str, str]) -> None:
+    """Where its simulator is not there, the records speak, and a sentence says what is missing."""
+    typed = [sys.executable, "-W", "error", "-m", "hts.cli.diff", *pair]
+    elsewhere = str(Path(pair[0]).parent)
+    result = subprocess.run(typed, cwd=elsewhere, capture_output=True, text=True, timeout=110)
+    assert result.returncode == 1, result.stderr
+    assert "update 2 differs: its rollout, replicas 2 of 4" in result.stdout
+    assert result.stdout.splitlines()[-1].startswith("they cannot be run again here: ")
+    assert result.stderr == ""

@@ -1,0 +1,41 @@
+"""What every process of a run is started with."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from hts.determinism import numerics
+
+SPEND = """
+import resource
+for _ in range(4):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    bytearray(1 << 26)
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+def test_a_child_keeps_its_large_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """64 MB taken and left again and again come fresh from the kernel once, page by page; without
+    the environment that is set, they do so every time."""
+    for name in [name for name in os.environ if name.startswith("MALLOC_")]:
+        monkeypatch.delenv(name)
+
+    def faults() -> list[int]:
+        command = [sys.executable, "-c", SPEND]
+        said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        return [int(line) for line in said.split()]
+
+    assert min(faults()) > 10_000
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "CUBLAS_WORKSPACE_CONFIG"):
+        monkeypatch.setenv(name, os.environ.get(name, "1"))
+    for name in ("MALLOC_MMAP_MAX_", "MALLOC_TRIM_THRESHOLD_"):
+        monkeypatch.setenv(name, "0")  # so that what is set below is taken back afterwards
+    numerics.set_environment()
+    first, *others = faults()
+    assert first > 10_000
+    assert max(others) < 100
