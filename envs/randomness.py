@@ -42,9 +42,14 @@ def fold_rows(*parts: Array | int) -> Array:
     """The same for arrays of integers, one key for each row; a plain integer is every row's."""
     keys = np.zeros(1, np.uint64)
     for part in parts:
-        words = np.atleast_1d(np.asarray(part)).astype(np.uint64)
-        keys = _mix_array((keys ^ _mix_array(words)) + np.uint64(_GOLDEN))
+        keys = extend(keys, part)
     return keys
+
+
+def extend(keys: Array, part: Array | int) -> Array:
+    """Keys folded with one part more: fold(a, b) is extend(fold(a), b)."""
+    words = np.atleast_1d(np.asarray(part)).astype(np.uint64)
+    return _mix_array((keys ^ _mix_array(words)) + np.uint64(_GOLDEN))
 
 
 def uniform(keys: Array, count: int) -> Array:

@@ -57,6 +57,11 @@ def keys(
     return fold_rows(np.asarray(seed, np.uint64), int(purpose), replicas, episodes, steps)
 
 
+def stems(seed: int, purpose: Purpose, replicas: Array, episodes: Array) -> Array:
+    """What the keys of all steps of these episodes begin with: `extend` adds the step."""
+    return fold_rows(np.asarray(seed, np.uint64), int(purpose), replicas, episodes)
+
+
 def episode_seed(
     run_seed: int, replica: int, episode: int, purpose: Purpose = Purpose.RESET
 ) -> int:

@@ -22,17 +22,24 @@ class Rows:
     """Observations to be answered: of which replicas, at which steps.
 
     A `final` row asks for the value of the observation behind a truncation, not for an action.
+    `block` says the same as a slice and one step, where the rows are a whole block.
     """
 
     replicas: Array
     steps: Array
     final: bool = False
+    block: tuple[slice, int] | None = None
 
     def __post_init__(self) -> None:
         assert self.replicas.shape == self.steps.shape, "one step for each replica"
 
     def __len__(self) -> int:
         return len(self.replicas)
+
+    @property
+    def place(self) -> tuple[Any, Any]:
+        """Where they stand in arrays of (replica, step), in the form that is fastest."""
+        return self.block or (self.replicas, self.steps)
 
 
 class Storage:
@@ -49,6 +56,7 @@ class Storage:
             if arrays is not None
             else {array.name: np.zeros(array.shape, array.dtype) for array in self.declared}
         )
+        self.__dict__.update(self.arrays)  # found at once; `__getattr__` tells what is misspelt
         self.version = -1  # of this process's view: what it is filling or learning from
 
     def __getattr__(self, name: str) -> Array:
@@ -100,8 +108,8 @@ class Storage:
     def _newest(self, name: str, rows: Rows) -> Array:
         if rows.final:
             return np.asarray(self.arrays[f"finals.{name}"][rows.replicas])
-        place = self.sizes.history + rows.steps
-        return np.asarray(self.arrays[f"frames.{name}"][rows.replicas, place])
+        replicas, steps = rows.place
+        return np.array(self.arrays[f"frames.{name}"][replicas, self.sizes.history + steps])
 
     def _stack(self, name: str, rows: Rows) -> Array:
         frames = self.arrays[f"frames.{name}"]

@@ -118,14 +118,14 @@ class Actor:
         assert storage.version == version.number, "I3: a rollout is made with its own version"
         batch, policy = self._batch(rows), self._policy(version)
         answer = self._answer(storage, rows, batch, version)
-        keys = storage.key[rows.replicas, rows.steps]
+        keys = storage.key[rows.place]
         agents, actions = policy.agents, policy.distribution
         drawn = uniforms(keys, agents, actions.noise).reshape(len(rows), agents, -1)
         noise = torch.from_numpy(batch.filled(drawn).reshape(-1, actions.noise))
         with torch.inference_mode():
             action = actions.sample(answer.head, noise.to(answer.head.device))
             log_prob = actions.log_prob(answer.head, action)
-        place = (rows.replicas, rows.steps)
+        place = rows.place
         storage.log_prob[place] = batch.rows(log_prob, agents)
         storage.value[place] = batch.rows(answer.value, agents)
         chosen = batch.rows(action, agents)
@@ -173,6 +173,13 @@ class Actor:
 def _rows(parts: Sequence[Question], *, final: bool = False) -> Rows | None:
     if not any(len(part) for part, _ in parts):
         return None
+    if len(parts) == 1:
+        ((replicas, step),) = parts
+        steps = np.full(len(replicas), step)
+        if replicas[-1] - replicas[0] + 1 == len(replicas):
+            block = (slice(int(replicas[0]), int(replicas[-1]) + 1), step)
+            return Rows(replicas, steps, final, block)
+        return Rows(replicas, steps, final)
     replicas = np.concatenate([part for part, _ in parts])
     steps = np.concatenate([np.full(len(part), step) for part, step in parts])
     return Rows(replicas, steps, final)

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hts.determinism.keys import Purpose, episode_seed, episode_seeds, keys
+from hts.determinism.keys import Purpose, episode_seed, episode_seeds, stems
 from hts.memory.storage import Storage
 from hts.models.bounds import Taken
-from hts_envs.contract import Array, BatchedStep, BatchedWorld, Observation, Spaces, World
+from hts_envs.contract import Array, BatchedStep, BatchedWorld, Observation, World
+from hts_envs.randomness import extend
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class Block(ABC):
         self.age = np.zeros(len(replicas), np.int64)
         self.slice = slice(replicas.start, replicas.stop)
         self._numbers = np.arange(replicas.start, replicas.stop)
+        self._stems = np.zeros(len(replicas), np.uint64)
         self._taken = taken
 
     def begin(self, storage: Storage) -> None:
@@ -56,8 +58,7 @@ class Block(ABC):
 
     def offer(self, storage: Storage, step: int) -> None:
         """The keys with which the actions of this step are to be drawn."""
-        drawn = keys(self.seed, Purpose.ACTION, self._numbers, self.episode, self.age)
-        storage.key[self.slice, step] = drawn
+        storage.key[self.slice, step] = extend(self._stems, self.age)
 
     def step(self, storage: Storage, step: int) -> None:
         """Take the actions of this step, and show what they led to."""
@@ -91,6 +92,8 @@ class Block(ABC):
     def _begin(self, rows: Array) -> Observation:
         self.episode[rows] += 1
         self.age[rows] = 0
+        numbers, episodes = self._numbers[rows], self.episode[rows]
+        self._stems[rows] = stems(self.seed, Purpose.ACTION, numbers, episodes)
         return self._reset(rows)
 
     @abstractmethod
@@ -117,15 +120,11 @@ class WorldsBlock(Block):
         super().__init__(replicas, taken, seed)
         assert len(worlds) == len(replicas), "one world for each replica"
         self.worlds = worlds
-        spaces, count = worlds[0].spaces, len(worlds)
-        self._result = BatchedStep(
-            _rows(spaces, count),
-            np.zeros((count, spaces.agents), np.float32),
-            np.zeros(count, np.bool_),
-            np.zeros(count, np.bool_),
-            {},
-        )
-        self._known: list[Mapping[str, float]] = [{} for _ in worlds]
+        self._seen = {
+            name: np.zeros((len(worlds), worlds[0].spaces.agents, *space.shape), space.dtype)
+            for name, space in worlds[0].spaces.observation.items()
+        }
+        self._known: Sequence[Mapping[str, float]] = ()
 
     def _reset(self, rows: Array) -> Observation:
         seen = [
@@ -137,17 +136,15 @@ class WorldsBlock(Block):
         return {name: np.stack([each[name] for each in seen]) for name in seen[0]}
 
     def _step(self, action: Array) -> BatchedStep:
-        observation, reward, terminated, truncated, _ = self._result
-        for row, world in enumerate(self.worlds):
-            # A copy: what a world keeps of its action is not changed by the next one.
-            result = world.step(action[row].copy())
-            for name, array in observation.items():
-                array[row] = result.observation[name]
-            reward[row] = result.reward
-            terminated[row] = result.terminated
-            truncated[row] = result.truncated
-            self._known[row] = result.facts
-        return self._result
+        # Copied once: what a world keeps of its action is not changed by the next ones.
+        taken = zip(self.worlds, action.copy(), strict=True)
+        results = [world.step(each) for world, each in taken]
+        seen, rewards, terminated, truncated, self._known = zip(*results, strict=True)
+        for name, array in self._seen.items():
+            np.stack([each[name] for each in seen], out=array)
+        return BatchedStep(
+            self._seen, np.stack(rewards), np.array(terminated), np.array(truncated), {}
+        )
 
     def _facts(self, result: BatchedStep, row: int) -> dict[str, float]:
         return dict(self._known[row])
@@ -177,10 +174,3 @@ class BatchedBlock(Block):
 
     def close(self) -> None:
         self.world.close()
-
-
-def _rows(spaces: Spaces, count: int) -> Observation:
-    return {
-        name: np.zeros((count, spaces.agents, *space.shape), space.dtype)
-        for name, space in spaces.observation.items()
-    }
