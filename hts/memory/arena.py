@@ -60,6 +60,10 @@ class Arena:
             made[declared.name] = flat.reshape(declared.shape)
         return made
 
+    def close(self) -> None:
+        """Let go of it; the memory is freed with the last view of it, here and in children."""
+        os.close(self._descriptor)
+
 
 def _attach(descriptor: Any, size: int) -> Arena:
     """The same memory in a child; nothing of it has been handed out there yet."""

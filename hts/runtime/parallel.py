@@ -109,7 +109,7 @@ class ParallelRun:
         for child in self.children:
             child.end()
         self.children = []
-        self._memory.bells.close()
+        self._memory.close()
 
 
 def _plural(count: int, word: str) -> str:

@@ -61,6 +61,11 @@ class Memory:
         desk = Desk(self.blueprint.crew, sizes.steps, tables[2])
         return Shared((first, second), desk, tables[3]["times"], tables[4])
 
+    def close(self) -> None:
+        """Let go of it in the process that allocated it, when everybody else is gone."""
+        self.arena.close()
+        self.bells.close()
+
 
 @dataclass(frozen=True)
 class Shared:

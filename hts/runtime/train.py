@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from hts.config import Machine, Resolved
+from hts.config import Experiment, Machine, Resolved
 from hts.errors import RoleFailed, WrongUsage
 from hts.report.progress import Progress
 from hts.report.run_directory import RunDirectory, default_path
@@ -34,6 +34,7 @@ def train(resolved: Resolved, run_dir: Path | None) -> int:
     chosen = dataclasses.replace(config, machine=layout.machine)
     record.manifest(dataclasses.replace(resolved, config=chosen), device)
     _say(f"experiment {config.experiment.identity()} in {record.path}")
+    _say(f"schedule: {_schedule(config.experiment)}")
     _say(f"machine: {layout.why}")
     progress = Progress(config.experiment)
     code, status, digest = DONE, "done", found.digest().chain
@@ -71,6 +72,13 @@ def _follow(run: SerialRun | ParallelRun, progress: Progress, record: RunDirecto
     finally:
         if metrics:
             progress.tell(metrics, run.chain, last=True)
+
+
+def _schedule(experiment: Experiment) -> str:
+    """Which versions an update reads, in words."""
+    if experiment.schedule == "sync":
+        return "sync, lag 0: collect and learn in turn"
+    return f"hts, lag 1: collect and learn at once, correction {experiment.correction}"
 
 
 def _in_short(error: Exception) -> str:

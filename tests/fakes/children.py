@@ -1,0 +1,64 @@
+"""Roles for child processes: obedient, failing, dying, deaf."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from typing import Any
+
+from hts.memory.doorbell import Doorbell
+from hts.runtime.process import Pipe
+
+mark = "as imported"
+"""What a child finds here was not changed by its parent: it is spawned, not forked."""
+
+
+def answer_the_door(_: Pipe, ours: Doorbell, theirs: Doorbell) -> None:
+    """Ring back, each time."""
+    while True:
+        ours.wait()
+        theirs.ring()
+
+
+def tell(pipe: Pipe, given: Any) -> None:
+    """What it was given, and what it finds in itself."""
+    pipe.send(
+        given=given,
+        mark=mark,
+        name=multiprocessing.current_process().name,
+        parent=os.getppid(),
+        interrupt=signal.getsignal(signal.SIGINT) == signal.SIG_IGN,
+    )
+    pipe.receive()
+
+
+def repeat(pipe: Pipe) -> None:
+    """Send back whatever comes."""
+    while True:
+        pipe.send(**pipe.receive())
+
+
+def fail(_: Pipe, message: str) -> None:
+    """Raise."""
+    raise ValueError(message)
+
+
+def leave(_: Pipe, code: int) -> None:
+    """End without a word."""
+    os._exit(code)
+
+
+def be_killed(pipe: Pipe, number: int) -> None:
+    """End by a signal."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+    pipe.receive()
+
+
+def be_deaf(pipe: Pipe) -> None:
+    """Hear no signal that can be ignored."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    pipe.send(deaf=True)
+    while True:
+        signal.pause()

@@ -1,0 +1,101 @@
+"""Child processes: spawned, heard, told apart by how they ended, and never left behind."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hts.errors import RoleFailed
+from hts.runtime.process import Child, wait_message
+from tests.fakes import children
+
+
+@contextmanager
+def child(role: Callable[..., None], *given: Any, name: str = "somebody") -> Iterator[Child]:
+    """A child that is ended whatever happens."""
+    made = Child(name, role, *given)
+    try:
+        yield made
+    finally:
+        made.end()
+
+
+def test_a_child_is_spawned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rule 34: it imports everything itself, and knows nothing of its parent's memory but what it
+    is given; Ctrl-C is its parent's business."""
+    monkeypatch.setattr(children, "mark", "changed here")
+    with child(children.tell, {"a": [1, 2]}, name="executor 7") as one:
+        command = Path(f"/proc/{one.pid}/cmdline").read_bytes()
+        assert b"spawn_main" in command
+        assert one.hear() == {
+            "given": {"a": [1, 2]},
+            "mark": "as imported",
+            "name": "executor 7",
+            "parent": os.getpid(),
+            "interrupt": True,
+        }
+
+
+def test_messages_are_json() -> None:
+    """What cannot be written as JSON is not sent, and numbers come back as they were."""
+    with child(children.repeat) as one:
+        sent = {"floats": [0.1, 1e-300, -0.0], "word": "ö", "nested": {"n": None, "t": True}}
+        one.pipe.send(**sent)
+        assert one.hear() == sent
+        with pytest.raises(TypeError, match="not JSON serializable"):
+            one.pipe.send(what=object())
+
+
+def test_what_a_child_raises_comes_with_its_name_and_traceback() -> None:
+    """Rule 35: the role, the line and the words; in short, the last line of it."""
+    given = "the door is closed"
+    with (
+        child(children.fail, given, name="actor 3") as one,
+        pytest.raises(RoleFailed) as caught,
+    ):
+        one.hear()
+    said = str(caught.value)
+    assert said.startswith("actor 3 failed: Traceback")
+    assert "raise ValueError(message)" in said
+    assert caught.value.short == "actor 3 failed: ValueError: the door is closed"
+
+
+@pytest.mark.parametrize(
+    ("role", "given", "words"),
+    [
+        (children.leave, 5, "it ended with exit code 5"),
+        (children.leave, 0, "it ended with exit code 0"),
+        (children.be_killed, signal.SIGKILL, "it was ended by SIGKILL"),
+        (children.be_killed, signal.SIGSEGV, "it was ended by SIGSEGV"),
+    ],
+)
+def test_a_child_that_is_gone_says_how(role: Callable[..., None], given: int, words: str) -> None:
+    """Rule 35: an end without a word is a failure too, exit code 0 included."""
+    failure = pytest.raises(RoleFailed, match=f"^learner failed: {re.escape(words)}$")
+    with child(role, int(given), name="learner") as one, failure:
+        one.hear()
+
+
+def test_the_first_of_many_that_fails_is_the_one_that_is_named() -> None:
+    """Whoever waits for messages of all children hears of a death among them, and of whose."""
+    with child(children.tell, 1) as quiet, child(children.repeat, name="executor 1") as dying:
+        assert wait_message([quiet, dying])[0] is quiet
+        os.kill(dying.pid, signal.SIGKILL)
+        with pytest.raises(RoleFailed, match="executor 1 failed: it was ended by SIGKILL"):
+            wait_message([quiet, dying])
+
+
+def test_a_child_that_hears_nothing_is_ended_all_the_same() -> None:
+    """Neither a role that ignores the request to end nor one that is stopped stays behind."""
+    with child(children.be_deaf) as deaf, child(children.repeat) as stopped:
+        deaf.hear()
+        os.kill(stopped.pid, signal.SIGSTOP)
+        pids = [deaf.pid, stopped.pid]
+    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
