@@ -28,6 +28,7 @@ class Published:
     def __init__(self, arrays: Mapping[str, Array], fields: tuple[str, ...]) -> None:
         self._arrays = arrays
         self._fields = fields
+        self._seen: dict[int, Version] = {}  # by place
 
     def publish(self, version: Version) -> None:
         """Write it; whoever is told its number may read it from then on."""
@@ -45,6 +46,11 @@ class Published:
         place = number % ALIVE
         found = int(self._arrays["published"][place]) - 1
         assert found == number, f"I4: version {found} stands where version {number} should"
+        if place not in self._seen or self._seen[place].number != number:
+            self._seen[place] = self._view(number, place)
+        return self._seen[place]
+
+    def _view(self, number: int, place: int) -> Version:
         scale = {
             name: Moments(
                 float(self._arrays[f"{name}.count"][place]),

@@ -68,10 +68,13 @@ def due(storage: Storage, questions: Sequence[Question]) -> Due:
             act.append((replicas, step))
         if step == 0:
             continue
-        terminated = storage.terminated[replicas, step - 1]
         truncated = storage.truncated[replicas, step - 1]
+        ends = step == storage.sizes.steps
+        if not (ends or truncated.any()):
+            continue
+        terminated = storage.terminated[replicas, step - 1]
         final.append((replicas[truncated & ~terminated], step - 1))
-        if step == storage.sizes.steps:
+        if ends:
             behind.append((replicas[~(terminated | truncated)], step))
     return Due(_rows(act), _rows(final, final=True), _rows(behind))
 

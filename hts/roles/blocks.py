@@ -49,6 +49,8 @@ class Block(ABC):
         everyone = np.arange(len(self.replicas))
         storage.write_frame(self.slice, 0, self._begin(everyone))
         storage.age[self.slice, 0] = 0
+        if storage.sizes.state:
+            storage.state[self.slice, 0] = 0.0
         self.offer(storage, 0)
 
     def take_over(self, storage: Storage, older: Storage) -> None:

@@ -29,3 +29,10 @@ class Failing(gymnasium.Env[np.ndarray, int]):
 def make(after: int = 5) -> Failing:
     """The factory that `python:` calls."""
     return Failing(after)
+
+
+def absent(replica: int = 0) -> Failing:
+    """A simulator that cannot be built a fourth time."""
+    if replica == 3:
+        raise RuntimeError("no licence for a fourth engine")
+    return Failing(10**9)

@@ -79,6 +79,17 @@ class Small(World):
         return Step(self.observe(), reward, over and not truncated, over and truncated, facts)
 
 
+class Ending(Small):
+    """The seed decides whether an end shows one flag, the other, or both at once."""
+
+    def step(self, action: Array) -> Step:
+        step = super().step(action)
+        if not (step.terminated or step.truncated):
+            return step
+        kind = fold(self.seed, 6) % 3
+        return step._replace(terminated=kind != 0, truncated=kind != 1)
+
+
 class Announcing(Small):
     """Tells the terminal when step 300 of its life is played."""
 

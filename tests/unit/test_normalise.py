@@ -104,6 +104,26 @@ def test_a_run_counts_single_frames_once() -> None:
     run.close()
 
 
+def test_sums_are_taken_in_the_order_of_the_replicas() -> None:
+    """Rules 14 and 23: bit for bit one addition after the other, replica by replica, in float64;
+    in another order, or in float32, the bits are others."""
+    far = np.array([1.0, 1e-9, 1e9, 1e-4], np.float32)  # so far apart that every sum is rounded
+    seen = rollouts(1, 3)[0] * far[:, None, None, None]
+
+    def summed(rows: Array) -> bytes:
+        total = np.zeros(3, rows.dtype)
+        for row in rows:
+            total = total + row
+        return (total / len(rows)).astype(np.float64).tobytes()
+
+    scale = ObservationScale.of({"seen": (3,)}).with_rollout({"seen": seen})
+    found = scale.moments["seen"].mean.tobytes()
+    rows = seen.reshape(-1, 3)
+    assert found == summed(rows.astype(np.float64))
+    assert found != summed(seen[::-1].reshape(-1, 3).astype(np.float64))
+    assert found != summed(rows)
+
+
 def slow_returns(reward: Array, ended: Array, gamma: float) -> list[float]:
     """Every discounted return so far, replica by replica, from the start of its episode."""
     found = []

@@ -14,6 +14,7 @@ import shlex
 import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,7 @@ from .figures import Mark
 
 PEERS = {"stable-baselines3": "run_stable_baselines3.py", "sample-factory": "run_sample_factory.py"}
 LIMIT_SECONDS = 600.0  # a peer that loses a process may wait for it for ever
+GRACE_SECONDS = 5.0
 LAST_UPDATES = 2  # of ours have no rollout beside them, and would count as faster than they are
 
 
@@ -130,15 +132,17 @@ def _watched(command: Sequence[str], log: Path) -> float:
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:
-    """Leave nobody behind, whichever way it ended."""
+    """Leave nobody behind, whichever way it ended; time first for what cleans up after others."""
     for number in (signal.SIGTERM, signal.SIGKILL):
+        deadline = time.monotonic() + GRACE_SECONDS
         try:
             os.killpg(process.pid, number)
-            process.wait(5.0)
+            while time.monotonic() < deadline:
+                process.poll()
+                os.killpg(process.pid, 0)
+                time.sleep(0.05)
         except ProcessLookupError:
             return
-        except subprocess.TimeoutExpired:
-            continue
 
 
 def _end(log: Path) -> str:

@@ -1,0 +1,103 @@
+"""What stands in every process of a run: the same numerics, the same parameters, no more."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from hts.config import Machine
+from hts.runtime.assemble import plan
+from hts.runtime.parallel import ParallelRun
+from hts.runtime.shared import Roles
+from hts_envs import parse
+from tests.fakes.runs import experiment
+from tests.fakes.telling_roles import VARIABLES, hashed
+
+TELLING = Roles("tests.fakes.telling_roles:answering", "tests.fakes.telling_roles:Learner")
+
+LAYOUTS = {
+    "inline": (Machine(executors=2), {"executor 0", "executor 1", "learner"}),
+    "actors": (Machine(executors=1, actors=2), {"actor 0", "actor 1", "learner"}),
+}
+
+
+@contextmanager
+def running(machine: Machine, roles: Roles = TELLING, updates: int = 1) -> Iterator[ParallelRun]:
+    """A run of CartPole, ended whatever happens."""
+    asked = experiment(updates=updates)
+    found = plan(asked, parse(asked.env), "cpu")
+    run = ParallelRun(dataclasses.replace(found, roles=roles), machine)
+    try:
+        yield run
+    finally:
+        run.close()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_process_computes_alike_from_the_learner_s_parameters(
+    layout: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rules 21 and 26: one thread, deterministic kernels, no TF32, set by each process itself,
+    and version 0 is the same bits for whoever acts and whoever learns."""
+    for name in VARIABLES:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HTS_TEST_FOLDER", str(tmp_path))
+    machine, names = LAYOUTS[layout]
+    with running(machine) as run:
+        list(run)
+    told = {path.name: json.loads(path.read_text()) for path in tmp_path.iterdir()}
+    assert set(told) == names
+    asked = experiment(updates=1)
+    first = plan(asked, parse(asked.env), "cpu").first_versions()[0].parameters
+    for found in told.values():
+        assert found == {
+            "threads": [1, 1],
+            "deterministic": 2,
+            "fills": False,
+            "tf32": [False, False],
+            "benchmark": False,
+            "variables": ["1", "1", ":4096:8"],
+            "parameters": hashed(first),
+        }
+
+
+@pytest.mark.parametrize(("actors", "expected"), [(0, True), (1, False)])
+def test_an_executor_holds_torch_only_where_it_answers(actors: int, expected: bool) -> None:
+    """In a real run, after its first update: what is mapped into each process."""
+    with running(Machine(executors=2, actors=actors), Roles(), updates=10**6) as run:
+        next(iter(run))
+        mapped = {
+            child.name: "libtorch" in Path(f"/proc/{child.pid}/maps").read_text()
+            for child in run.children
+        }
+    assert mapped.pop("executor 0") == mapped.pop("executor 1") == expected
+    assert all(mapped.values()), "actors and the learner compute with it"
+
+
+def test_what_an_executor_is_made_of_does_not_import_torch() -> None:
+    """The module of its process, and everything that it imports at its top."""
+    program = "import sys, hts.runtime.executor_process; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program]).returncode == 0
+
+
+def test_numerics_are_prepared_before_torch_is_imported() -> None:
+    """Rule 21: afterwards is too late for what torch reads when it is imported, so it is refused;
+    an operation without a deterministic version is named, and its line is in the trace."""
+    late = "import torch; from hts.determinism import numerics; numerics.prepare()"
+    said = subprocess.run([sys.executable, "-c", late], capture_output=True, text=True)
+    assert said.returncode == 1
+    assert "numerics are prepared before torch is imported" in said.stderr
+    unsteady = (
+        "from hts.determinism import numerics; numerics.prepare(); import torch; "
+        "torch.zeros(3).put_(torch.tensor([1, 1]), torch.tensor([1.0, 2.0]))"
+    )
+    said = subprocess.run([sys.executable, "-c", unsteady], capture_output=True, text=True)
+    assert said.returncode == 1
+    assert "put_ does not have a deterministic implementation" in said.stderr
