@@ -45,10 +45,6 @@ class Arena:
             ) from None
         return Arena(descriptor, size)
 
-    def close(self) -> None:
-        """Hand it to nobody any more; it lasts until the last of its arrays is gone."""
-        os.close(self._descriptor)
-
     def __reduce__(self) -> tuple[Any, ...]:
         """How it reaches a child that is being spawned: the descriptor travels, the map is new."""
         return _attach, (DupFd(self._descriptor), self._size)

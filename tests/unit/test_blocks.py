@@ -1,4 +1,4 @@
-"""Blocks: who is built where and with what, and what worlds and storages cannot do to each other."""
+"""Blocks: who is built where, and what worlds and storages cannot do to each other."""
 
 from __future__ import annotations
 
