@@ -34,15 +34,14 @@ class Arena:
     def create(tables: Sequence[Sequence[SharedArray]]) -> Arena:
         """Memory for these tables, zeroed."""
         size = sum(_space(array) for table in tables for array in table)
+        if size > _available():  # before the kernel ends other processes to make room
+            raise _too_much(size, f"{_available() / 2**20:,.0f} MiB are free")
         descriptor = os.memfd_create("hts")
         try:
             os.posix_fallocate(descriptor, 0, size)
         except OSError as error:
             os.close(descriptor)
-            raise HtsError(
-                f"{size / 2**20:,.0f} MiB of shared memory cannot be had ({error.strerror}); "
-                "train with fewer replicas or a shorter rollout"
-            ) from None
+            raise _too_much(size, str(error.strerror)) from None
         return Arena(descriptor, size)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -68,6 +67,20 @@ class Arena:
 def _attach(descriptor: Any, size: int) -> Arena:
     """The same memory in a child; nothing of it has been handed out there yet."""
     return Arena(descriptor.detach(), size)
+
+
+def _available() -> int:
+    """Bytes that the kernel would give without taking them from anybody."""
+    with open("/proc/meminfo", encoding="ascii") as file:
+        found = dict(line.split(":") for line in file)
+    return int(found["MemAvailable"].split()[0]) * 1024
+
+
+def _too_much(size: int, why: str) -> HtsError:
+    return HtsError(
+        f"{size / 2**20:,.0f} MiB of shared memory cannot be had ({why}); "
+        "train with fewer replicas or a shorter rollout"
+    )
 
 
 def _space(array: SharedArray) -> int:
