@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hts.config import Experiment, Machine
+from hts.determinism import numerics
 from hts.determinism.digest import Digest, Link
 from hts.determinism.divergence import Keep
 from hts.determinism.invariance import Strategy, probe
@@ -81,6 +82,7 @@ def plan(experiment: Experiment, spec: Spec, device: str, jitter: float = 0.0) -
     world = make(spec, Place(0, 1, experiment.seed))
     spaces = world.spaces
     world.close()
+    numerics.settle()
     problems = misfits(experiment, spaces)
     if problems:
         raise BadConfig(problems)

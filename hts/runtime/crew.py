@@ -9,6 +9,7 @@ import itertools
 import os
 
 from hts.config import Experiment, Machine
+from hts.determinism import numerics
 from hts.determinism.keys import Purpose, key
 from hts.memory.desk import Crew
 from hts.models.bounds import taken_in
@@ -73,4 +74,5 @@ def make_blocks(
             assert not isinstance(single, BatchedWorld), f"{spec.canonical()} said it was single"
             worlds.append(single)
         blocks.append(WorldsBlock(worlds, part, taken, seed))
+    numerics.settle()  # a simulator may be made of torch, and have arranged it for itself
     return blocks

@@ -44,7 +44,6 @@ def run(pipe: Pipe, given: Assignment) -> None:
     parts = [crew.blocks[block] for block in crew.blocks_of(given.index)]
     spec = parse(terms.experiment.env)
     blocks = make_blocks(terms.experiment, spec, memory.blueprint.spaces, parts)
-    numerics.settle()
     stepping: Stepping = Threads(len(blocks), bell) if given.threads else InTurn()
     clock = Clock(shared.times[given.index])
     bells = memory.bells

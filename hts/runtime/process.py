@@ -15,6 +15,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
@@ -107,10 +108,9 @@ def _main(
     pipe = Pipe(connection)
     try:
         role(pipe, *given)
-    except (EOFError, BrokenPipeError):
-        sys.exit(0)  # the parent is gone, or has ended the run
     except Exception:
-        pipe.send(error=traceback.format_exc())
+        with suppress(OSError):  # nobody listens where the parent has ended the run, or is gone
+            pipe.send(error=traceback.format_exc())
         sys.exit(1)
 
 

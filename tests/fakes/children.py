@@ -44,6 +44,11 @@ def fail(_: Pipe, message: str) -> None:
     raise ValueError(message)
 
 
+def lose_its_simulator(_: Pipe, error: str) -> None:
+    """Raise what a simulator behind a socket raises when that is closed."""
+    raise {"EOFError": EOFError, "BrokenPipeError": BrokenPipeError}[error]("no simulator")
+
+
 def leave(_: Pipe, code: int) -> None:
     """End without a word."""
     os._exit(code)

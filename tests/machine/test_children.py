@@ -11,27 +11,30 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import torch
 
-from hts.config import Machine
+from hts.config import Experiment, Machine
 from hts.runtime.assemble import plan
 from hts.runtime.parallel import ParallelRun
 from hts.runtime.shared import Roles
 from hts_envs import parse
-from tests.fakes.runs import experiment
+from tests.fakes.runs import experiment, outcome
 from tests.fakes.telling_roles import VARIABLES, hashed
 
 TELLING = Roles("tests.fakes.telling_roles:answering", "tests.fakes.telling_roles:Learner")
 
+GREEDY = "python:tests.fakes.greedy:make"
+INLINE = {"executor 0", "executor 1", "learner"}
 LAYOUTS = {
-    "inline": (Machine(executors=2), {"executor 0", "executor 1", "learner"}),
-    "actors": (Machine(executors=1, actors=2), {"actor 0", "actor 1", "learner"}),
+    "inline": ("gym:CartPole-v1", Machine(executors=2), INLINE),
+    "inline, beside a simulator made of torch": (GREEDY, Machine(executors=2), INLINE),
+    "actors": (GREEDY, Machine(executors=1, actors=2), {"actor 0", "actor 1", "learner"}),
 }
 
 
 @contextmanager
-def running(machine: Machine, roles: Roles = TELLING, updates: int = 1) -> Iterator[ParallelRun]:
-    """A run of CartPole, ended whatever happens."""
-    asked = experiment(updates=updates)
+def running(asked: Experiment, machine: Machine, roles: Roles) -> Iterator[ParallelRun]:
+    """A run that is ended whatever happens."""
     found = plan(asked, parse(asked.env), "cpu")
     run = ParallelRun(dataclasses.replace(found, roles=roles), machine)
     try:
@@ -44,17 +47,17 @@ def running(machine: Machine, roles: Roles = TELLING, updates: int = 1) -> Itera
 def test_every_process_computes_alike_from_the_learner_s_parameters(
     layout: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rules 21 and 26: one thread, deterministic kernels, no TF32, set by each process itself,
-    and version 0 is the same bits for whoever acts and whoever learns."""
+    """Rules 21 and 26: one thread, deterministic kernels, no TF32, set by each process itself
+    whatever a simulator does in it, and version 0 is the same bits for whoever acts or learns."""
     for name in VARIABLES:
         monkeypatch.delenv(name)
     monkeypatch.setenv("HTS_TEST_FOLDER", str(tmp_path))
-    machine, names = LAYOUTS[layout]
-    with running(machine) as run:
+    env, machine, names = LAYOUTS[layout]
+    asked = experiment(env, updates=1)
+    with running(asked, machine, TELLING) as run:
         list(run)
     told = {path.name: json.loads(path.read_text()) for path in tmp_path.iterdir()}
     assert set(told) == names
-    asked = experiment(updates=1)
     first = plan(asked, parse(asked.env), "cpu").first_versions()[0].parameters
     for found in told.values():
         assert found == {
@@ -68,10 +71,18 @@ def test_every_process_computes_alike_from_the_learner_s_parameters(
         }
 
 
+def test_a_simulator_made_of_torch_is_as_good_as_any() -> None:
+    """Rule 21: the same world with and without torch in it, in one process: the same bits."""
+    runs = [outcome(experiment(env, updates=2)) for env in (GREEDY, "gym:CartPole-v1")]
+    made, expected = ([update.link.parameters for update in updates] for updates in runs)
+    assert made == expected
+    assert torch.get_num_threads() == 1
+
+
 @pytest.mark.parametrize(("actors", "expected"), [(0, True), (1, False)])
 def test_an_executor_holds_torch_only_where_it_answers(actors: int, expected: bool) -> None:
     """In a real run, after its first update: what is mapped into each process."""
-    with running(Machine(executors=2, actors=actors), Roles(), updates=10**6) as run:
+    with running(experiment(updates=10**6), Machine(executors=2, actors=actors), Roles()) as run:
         next(iter(run))
         mapped = {
             child.name: "libtorch" in Path(f"/proc/{child.pid}/maps").read_text()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
+import resource
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +17,7 @@ from hypothesis import strategies as st
 from hts.errors import HtsError
 from hts.learn.normalise import Moments, ObservationScale
 from hts.machine import ALIVE, SharedArray, Sizes, version_arrays
+from hts.memory import arena
 from hts.memory.arena import Arena
 from hts.memory.desk import Crew, Desk
 from hts.memory.versions import Published, Version
@@ -198,22 +201,44 @@ def test_tables_do_not_overlap_in_shared_memory() -> None:
 
 def test_more_than_was_declared_is_refused() -> None:
     """An array that the memory was not made for is named."""
-    arena = Arena.create([[SharedArray("first", (8,), "int64", "all", "all")]])
+    made = Arena.create([[SharedArray("first", (8,), "int64", "all", "all")]])
     with pytest.raises(AssertionError, match="second was not declared"):
-        arena.arrays([SharedArray("second", (9,), "int64", "all", "all")])
-    arena.close()
+        made.arrays([SharedArray("second", (9,), "int64", "all", "all")])
+    made.close()
 
 
-def test_memory_that_cannot_be_had_is_one_sentence() -> None:
+MIB = 2**20
+
+
+def large(count: int) -> list[list[SharedArray]]:
+    """A table of so many MiB: little, for whoever really asks the kernel for it."""
+    return [[SharedArray("large", (count * MIB,), "uint8", "all", "all")]]
+
+
+def test_memory_that_is_not_there_is_never_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel would make room by killing somebody: one sentence says what would do instead."""
+    monkeypatch.setattr(arena, "_available", lambda: 3 * MIB)
+    with pytest.raises(HtsError, match=r"^4 MiB .* cannot be had \(3 MiB .*\); .* fewer replicas"):
+        Arena.create(large(4))
+    Arena.create(large(3)).close()
+
+
+def test_memory_that_the_kernel_refuses_is_one_sentence() -> None:
     """Asked for when the run begins, not page by page in its middle; and nothing stays open."""
-    before = os.listdir("/proc/self/fd")
-    with pytest.raises(HtsError, match=r"MiB of shared memory cannot be had .* fewer replicas"):
-        Arena.create([[SharedArray("huge", (2**50,), "uint8", "all", "all")]])
-    assert os.listdir("/proc/self/fd") == before
+    before = len(os.listdir("/proc/self/fd"))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2 * MIB, limits[1]))
+    try:
+        with pytest.raises(HtsError, match=r"^4 MiB .* \(File too large\); .* fewer replicas"):
+            Arena.create(large(4))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 def kept_files() -> int:
     """How many pieces of a run's memory this process has mapped or open."""
+    gc.collect()
     maps = Path("/proc/self/maps").read_text()
     links = []
     for descriptor in os.listdir("/proc/self/fd"):
@@ -239,7 +264,8 @@ def test_closed_memory_is_given_back() -> None:
 
 def test_memory_has_no_name() -> None:
     """Nothing in the file system stands for it, so a killed run cannot leave anything there."""
-    before = sorted(os.listdir("/dev/shm"))
     made = allocate(Blueprint(Sizes(6, STEPS, 1, 0), SPACES, 33, {}, CREW))
-    assert sorted(os.listdir("/dev/shm")) == before
+    maps = Path("/proc/self/maps").read_text()
+    assert "/memfd:hts (deleted)" in maps
+    assert "/dev/shm/" not in maps
     made.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import select
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -65,6 +66,29 @@ def test_what_a_child_raises_comes_with_its_name_and_traceback() -> None:
     assert said.startswith("actor 3 failed: Traceback")
     assert "raise ValueError(message)" in said
     assert caught.value.short == "actor 3 failed: ValueError: the door is closed"
+
+
+@pytest.mark.parametrize("error", ["EOFError", "BrokenPipeError"])
+def test_a_lost_simulator_is_not_taken_for_a_lost_parent(error: str) -> None:
+    """Rule 35: a simulator behind a socket of its own raises what a closed pipe raises."""
+    failure = pytest.raises(RoleFailed, match=f"{error}: no simulator$")
+    with child(children.lose_its_simulator, error, name="executor 0") as one, failure:
+        one.hear()
+
+
+def test_a_child_without_a_parent_to_talk_to_ends_in_silence(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """It hears that nobody is there any more, and says nothing about it on the terminal."""
+    one = Child("somebody", children.repeat)
+    ended = os.pidfd_open(one.pid)
+    one.pipe.connection.close()
+    waiting = select.poll()
+    waiting.register(ended, select.POLLIN)
+    assert waiting.poll(60_000)
+    os.close(ended)
+    one.end()
+    assert capfd.readouterr().err == ""
 
 
 @pytest.mark.parametrize(
