@@ -19,7 +19,23 @@ class RoleFailed(HtsError):
 
     def __init__(self, role: str, what: str) -> None:
         super().__init__(f"{role} failed: {what.rstrip()}")
+        self.role = role
         self.short = f"{role} failed: {what.rstrip().splitlines()[-1]}"
+
+
+class RoleDied(RoleFailed):
+    """A role's process ended without a word: killed by a signal, or by its own simulator."""
+
+
+class NotReproduced(HtsError):
+    """A simulator that was rebuilt from its seed and its actions shows something else."""
+
+    def __init__(self, replica: int, steps: int) -> None:
+        super().__init__(
+            f"replica {replica} was rebuilt from its episode's seed and {steps:,} recorded actions, "
+            "and shows something else than before: the simulator is not deterministic (hts-check "
+            "says where)"
+        )
 
 
 class WrongUsage(HtsError):

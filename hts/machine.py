@@ -33,10 +33,11 @@ I6  A block asks only after its last ticket was answered, and steps only what wa
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hts.config import Experiment
-from hts_envs.contract import Box, Spaces
+from hts_envs.contract import Array, Box, Spaces
 
 ALIVE = 3
 """Versions in memory: two that are acted with, and one being published."""
@@ -99,6 +100,7 @@ def storage_arrays(sizes: Sizes, spaces: Spaces) -> tuple[SharedArray, ...]:
     return (
         *frames,
         SharedArray("age", (n, t + 1), "int64", "executor", "all"),
+        SharedArray("episode", (n, t + 1), "int64", "executor", "executor", hashed=False),
         SharedArray("key", (n, t), "uint64", "executor", "actor"),
         *(recurrent if sizes.state else ()),
         SharedArray("action", (n, t, a, *action.shape), action.dtype, "actor", "all"),
@@ -146,6 +148,18 @@ def desk_arrays(blocks: int, executors: int, replicas: int) -> tuple[SharedArray
         SharedArray("open", (1,), "int64", "learner", "executor"),
         SharedArray("filled", (executors,), "int64", "executor", "learner"),
         SharedArray("hashes", (2, replicas, HASH), "uint8", "executor", "learner"),
+    )
+
+
+def learnt_arrays(kept: Mapping[str, Array]) -> tuple[SharedArray, ...]:
+    """How far the learner has come: two places for what it keeps, used in turn."""
+    return (
+        SharedArray("learnt", (1,), "int64", "learner", "learner"),
+        SharedArray("chain", (2, HASH), "uint8", "learner", "learner"),
+        *(
+            SharedArray(f"kept.{name}", (2, *array.shape), str(array.dtype), "learner", "learner")
+            for name, array in kept.items()
+        ),
     )
 
 

@@ -34,6 +34,13 @@ class Digest:
         self.updates = 0
         self.chain = _hashed(identity.encode())
 
+    @staticmethod
+    def after(updates: int, chain: str) -> Digest:
+        """The chain as it is after so many updates."""
+        found = Digest("")
+        found.updates, found.chain = updates, chain
+        return found
+
     def fold(self, rollout: str, parameters: bytes) -> Link:
         """Append one update: the rollout that it read and the parameters that it made."""
         return self.follow(rollout, _hashed(parameters))

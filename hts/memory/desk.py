@@ -70,6 +70,11 @@ class Bells:
         executors = tuple(Doorbell() for _ in range(crew.executors))
         return Bells(executors, tuple(Doorbell() for _ in range(crew.actors)), Doorbell())
 
+    def ring_all(self) -> None:
+        """Wake everybody: whoever is lost may have owed a ring."""
+        for bell in (*self.executors, *self.actors, self.learner):
+            bell.ring()
+
     def close(self) -> None:
         for bell in (*self.executors, *self.actors, self.learner):
             bell.close()

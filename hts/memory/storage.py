@@ -83,6 +83,7 @@ class Storage:
             frames = f"frames.{name}"
             self.arrays[frames][replicas, : h + 1] = older.arrays[frames][replicas, t : t + h + 1]
         self.age[replicas, 0] = older.age[replicas, t]
+        self.episode[replicas, 0] = older.episode[replicas, t]
         if self.sizes.state:
             self.state[replicas, 0] = older.state[replicas, t]
 

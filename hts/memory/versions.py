@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
 
 import torch
@@ -20,6 +21,10 @@ class Version:
     number: int
     parameters: Tensor
     scale: ObservationScale = field(default_factory=ObservationScale)
+
+    def copy(self) -> Version:
+        """The same, in memory of its own."""
+        return deepcopy(self)
 
 
 class Published:

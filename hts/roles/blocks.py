@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hts.determinism.keys import Purpose, episode_seed, episode_seeds, stems
+from hts.errors import NotReproduced
 from hts.memory.storage import Storage
 from hts.models.bounds import Taken
 from hts_envs.contract import Array, BatchedStep, BatchedWorld, Observation, World
@@ -28,6 +29,10 @@ class Episode:
     replica: int
     step: int
     facts: dict[str, float]
+
+    def order(self) -> tuple[int, int]:
+        """Episodes are told in the order of steps, then replicas."""
+        return self.step, self.replica
 
 
 class Block(ABC):
@@ -49,6 +54,7 @@ class Block(ABC):
         everyone = np.arange(len(self.replicas))
         storage.write_frame(self.slice, 0, self._begin(everyone))
         storage.age[self.slice, 0] = 0
+        storage.episode[self.slice, 0] = self.episode
         if storage.sizes.state:
             storage.state[self.slice, 0] = 0.0
         self.offer(storage, 0)
@@ -76,6 +82,7 @@ class Block(ABC):
             self._end(storage, step, result, np.flatnonzero(ended))
         storage.write_frame(mine, step + 1, result.observation)
         storage.age[mine, step + 1] = self.age
+        storage.episode[mine, step + 1] = self.episode
         if step + 1 < storage.sizes.steps:
             self.offer(storage, step + 1)
 
@@ -97,6 +104,31 @@ class Block(ABC):
         numbers, episodes = self._numbers[rows], self.episode[rows]
         self._stems[rows] = stems(self.seed, Purpose.ACTION, numbers, episodes)
         return self._reset(rows)
+
+    def rebuild(self, storage: Storage, step: int, trail: Array) -> None:
+        """Bring fresh simulators to where this block's replicas stand in a storage.
+
+        Every running episode is begun again and its recorded actions are taken again; `trail`
+        holds those of the latest steps, (replicas, steps, agents, ...), the last one being that of
+        `step` - 1. What is seen in the end must be what was seen.
+        """
+        mine = self.slice
+        self.episode[:] = storage.episode[mine, step]
+        self.age[:] = storage.age[mine, step]
+        self._stems[:] = stems(self.seed, Purpose.ACTION, self._numbers, self.episode)
+        assert trail.shape[1] >= self.age.max(), "every action of the running episodes is there"
+        seen = self._replay(self._taken(trail))
+        place = storage.sizes.history + step
+        for name in storage.fields:
+            recorded = storage.arrays[f"frames.{name}"][mine, place]
+            other = (seen[name] != recorded).reshape(len(self.replicas), -1).any(1)
+            if other.any():
+                row = int(np.argmax(other))
+                raise NotReproduced(self.replicas[row], int(self.age[row]))
+
+    @abstractmethod
+    def _replay(self, trail: Array) -> Observation:
+        """Take the last `age` actions of each row's trail from its episode's begin."""
 
     @abstractmethod
     def _reset(self, rows: Array) -> Observation:
@@ -137,6 +169,15 @@ class WorldsBlock(Block):
         ]
         return {name: np.stack([each[name] for each in seen]) for name in seen[0]}
 
+    def _replay(self, trail: Array) -> Observation:
+        observation = self._reset(np.arange(len(self.worlds)))
+        for row, world in enumerate(self.worlds):
+            for action in trail[row, trail.shape[1] - self.age[row] :].copy():
+                seen = world.step(action).observation
+                for name, array in observation.items():
+                    array[row] = seen[name]
+        return observation
+
     def _step(self, action: Array) -> BatchedStep:
         # Copied once: what a world keeps of its action is not changed by the next ones.
         taken = zip(self.worlds, action.copy(), strict=True)
@@ -167,6 +208,31 @@ class BatchedBlock(Block):
     def _reset(self, rows: Array) -> Observation:
         seeds = episode_seeds(self.seed, self._numbers[rows], self.episode[rows])
         return self.world.reset(rows, seeds)
+
+    def _replay(self, trail: Array) -> Observation:
+        """All rows in one call, aligned at their ends: a row whose turn has not come plays on in an
+        episode that is thrown away."""
+        observation = self._reset(np.arange(self.world.replicas))
+        for left in range(int(self.age.max()), 0, -1):
+            starts = np.flatnonzero(self.age == left)
+            if len(starts):
+                self._reset(starts)
+            result = self.world.step(trail[:, trail.shape[1] - left].copy())
+            running = self.age >= left
+            for name, array in observation.items():
+                array[running] = result.observation[name][running]
+            over = np.flatnonzero((result.terminated | result.truncated) & ~running)
+            if len(over):
+                self._reset(over)
+        return self._with_begun(observation)
+
+    def _with_begun(self, observation: Observation) -> Observation:
+        """The rows whose episode has only begun, once more."""
+        begun = np.flatnonzero(self.age == 0)
+        if len(begun):
+            for name, array in self._reset(begun).items():
+                observation[name][begun] = array
+        return observation
 
     def _step(self, action: Array) -> BatchedStep:
         return self.world.step(action.copy())

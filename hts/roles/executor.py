@@ -11,7 +11,7 @@ Nothing here knows whether the storage is shared: every replica has one executor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -21,12 +21,36 @@ from hts.determinism.digest import replica_digest
 from hts.memory.desk import Desk
 from hts.memory.storage import Storage
 from hts.roles.blocks import Block, Episode
+from hts_envs.contract import Array
 
 Answering = Callable[[Sequence[int]], None]
 """Answers what these blocks have asked: for an executor whose blocks nobody else answers."""
 
-Report = Callable[[int, list[Episode]], None]
-"""Called with each rollout that this executor has filled, and the episodes that ended in it."""
+Past = Mapping[int, Mapping[int, Array]]
+"""By block and rollout: the actions (replicas, steps, ...) of older rollouts than the storages'."""
+
+
+class Told(Protocol):
+    """What the executor says to whoever listens."""
+
+    def ended(self, rollout: int, episodes: list[Episode]) -> None:
+        """These episodes ended in a rollout that is being filled."""
+
+    def done(self, at: Done) -> None:
+        """A block's part of a rollout is done."""
+
+    def filled(self, rollout: int) -> None:
+        """Every block's part is done; the learner may have to be woken."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """A block's part of a rollout: its actions, and how many the longest running episode needs."""
+
+    rollout: int
+    block: int
+    actions: Array
+    age: int
 
 
 class Stepping(Protocol):
@@ -54,7 +78,7 @@ class Partners:
     """Everything at the other side: answers, threads, delays, and who is told."""
 
     asked: Callable[[int], None]  # a block of this number has asked (somebody may have to be woken)
-    report: Report
+    told: Told
     pause: Callable[[str], None]
     answering: Answering | None = None
     stepping: Stepping = InTurn()
@@ -90,7 +114,6 @@ class Executor:
         self._mine = [_Progress(*each) for each in zip(numbers, blocks, strict=True)]
         # Two rollouts can be filling at a time: a block that is ahead is ahead by one.
         self._unfilled = [len(blocks), len(blocks)]
-        self._ended: list[list[Episode]] = [[], []]
 
     def advance(self) -> bool:
         """Do all that can be done; False when there was nothing."""
@@ -126,7 +149,28 @@ class Executor:
             at.block.begin(storage)
         self._ask(at, 0)
 
+    def resume(self, past: Past) -> None:
+        """Go on where another process stopped: every block as it was when it asked last."""
+        filled = int(self.desk.filled[self.index])
+        for at in self._mine:
+            if not self.desk.asked[at.number]:
+                continue  # it had not begun
+            rollout, step = self.desk.question(at.number)
+            storage = self.storages[rollout % 2]
+            older = past.get(at.number, {})
+            trail = [older[number] for number in sorted(older) if number < rollout]
+            trail.append(storage.action[at.block.slice, :step])
+            at.block.rebuild(storage, step, np.concatenate(trail, axis=1))
+            at.rollout, at.step = rollout, step
+            if step == storage.sizes.steps and rollout < filled:
+                at.rollout, at.step = rollout + 1, -1
+        for rollout in (filled, filled + 1):
+            self._unfilled[rollout % 2] = sum(at.rollout <= rollout for at in self._mine)
+
     def _ask(self, at: _Progress, step: int) -> None:
+        if at.block.episodes:
+            self.partners.told.ended(at.rollout, at.block.episodes)
+            at.block.episodes = []
         self.partners.pause("ask")
         at.step = step
         self.desk.ask(at.number, at.rollout, step)
@@ -153,8 +197,9 @@ class Executor:
         for replica in at.block.replicas:
             digest = replica_digest(storage, replica)
             self.desk.hashes[place, replica] = np.frombuffer(digest, np.uint8)
-        self._ended[place] += at.block.episodes
-        at.block.episodes = []
+        mine = at.block.slice
+        age = int(storage.age[mine, storage.sizes.steps].max())
+        self.partners.told.done(Done(at.rollout, at.number, storage.action[mine], age))
         at.rollout, at.step = at.rollout + 1, -1
         self._unfilled[place] -= 1
         if not self._unfilled[place]:
@@ -162,11 +207,10 @@ class Executor:
 
     def _report(self, rollout: int) -> None:
         assert rollout == self.desk.filled[self.index], "I5: rollouts are filled one by one"
-        ended = sorted(self._ended[rollout % 2], key=lambda each: (each.step, each.replica))
-        self._ended[rollout % 2], self._unfilled[rollout % 2] = [], len(self._mine)
+        self._unfilled[rollout % 2] = len(self._mine)
         self.partners.pause("report")
         self.desk.filled[self.index] = rollout + 1
-        self.partners.report(rollout, ended)
+        self.partners.told.filled(rollout)
 
     def close(self) -> None:
         for at in self._mine:

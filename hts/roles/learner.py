@@ -18,23 +18,16 @@ from torch import Tensor
 
 from hts.config import PPO, Experiment
 from hts.determinism.keys import Purpose, key, keys
+from hts.learn.kept import Kept
 from hts.learn.losses import TOLD, Columns
-from hts.learn.normalise import ObservationScale, RewardScale
-from hts.learn.optimisers import Optimiser, clip_norm, delayed, make_optimiser
+from hts.learn.normalise import ObservationScale
+from hts.learn.optimisers import clip_norm, delayed
 from hts.learn.returns import Trace, advantages, normalised
 from hts.memory.storage import Storage
 from hts.memory.versions import Version
 from hts.models.policy import Policy
 from hts.roles.gradient import Gradients, Minibatch, Seen
 from hts_envs.contract import Array
-
-
-@dataclass
-class Kept:
-    """Everything that a learner keeps from one update to the next."""
-
-    optimiser: Optimiser
-    reward_scale: RewardScale
 
 
 @dataclass(frozen=True)
@@ -60,11 +53,7 @@ class Learner:
     def __init__(self, experiment: Experiment, policy: Policy, workers: int = 1) -> None:
         self.experiment = experiment
         self.policy = policy
-        algo = experiment.algo
-        self.kept = Kept(
-            make_optimiser(algo.optimiser, policy.size, algo.optimiser_epsilon, policy.device),
-            RewardScale(np.zeros((experiment.replicas, policy.agents))),
-        )
+        self.kept = Kept.fresh(experiment, policy.size, policy.agents, policy.device)
         self._gradients = Gradients(experiment, policy, workers)
 
     def update(

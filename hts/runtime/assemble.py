@@ -10,8 +10,9 @@ from hts.determinism.digest import Digest, Link
 from hts.determinism.divergence import Keep
 from hts.determinism.invariance import Strategy, probe
 from hts.errors import BadConfig
+from hts.learn.kept import Kept
 from hts.learn.normalise import ObservationScale
-from hts.machine import Sizes, normalised
+from hts.machine import Sizes, learnt_arrays, normalised
 from hts.memory.versions import Version
 from hts.models.fit import misfits
 from hts.models.policy import Policy, initial_parameters
@@ -68,11 +69,14 @@ class Plan:
 
     def blueprint(self, machine: Machine) -> Blueprint:
         """What the processes of a run on this machine share."""
+        size = self.policy().size
+        kept = Kept.fresh(self.experiment, size, self.spaces.agents).arrays()
         return Blueprint(
             Sizes.of(self.experiment, self.spaces),
             self.spaces,
-            self.policy().size,
+            size,
             normalised(self.experiment, self.spaces),
+            learnt_arrays(kept),
             crew_for(self.experiment, machine),
         )
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
+import numpy as np
+
 from hts.determinism import numerics
 from hts.memory.doorbell import Doorbell
 from hts.roles.blocks import Episode
-from hts.roles.executor import Answering, Executor, InTurn, Partners, Stepping
+from hts.roles.executor import Answering, Done, Executor, InTurn, Partners, Past, Stepping
 from hts.runtime.clock import Clock
 from hts.runtime.crew import make_blocks
 from hts.runtime.jitter import Jitter
@@ -29,6 +31,7 @@ class Assignment:
     terms: Terms
     threads: bool
     inline: Inference | None  # None: actors answer
+    past: Past | None = None  # what a predecessor has left to go on from
 
 
 def run(pipe: Pipe, given: Assignment) -> None:
@@ -52,16 +55,31 @@ def run(pipe: Pipe, given: Assignment) -> None:
         if crew.actors:
             bells.actors[crew.actor_of(block)].ring()
 
-    def report(rollout: int, episodes: list[Episode]) -> None:
-        told = [dataclasses.asdict(episode) for episode in episodes]
-        pipe.send(rollout=rollout, episodes=told)
-        bells.learner.ring()
-
     pause = Jitter(terms.jitter, f"executor {given.index}")
-    partners = Partners(asked, report, pause, _answering(given, shared, pause), stepping)
+    partners = Partners(asked, _Told(pipe, bells.learner), pause, _answering(given, shared, pause), stepping)
     executor = Executor(given.index, blocks, shared.desk, shared.storages, partners)
+    if given.past is not None:
+        executor.resume(given.past)
     pipe.send(ready=True)
     _drive(executor, clock, bell, "for simulators" if given.threads else "for actors")
+
+
+class _Told:
+    """What goes through the pipe."""
+
+    def __init__(self, pipe: Pipe, learner: Doorbell) -> None:
+        self._pipe = pipe
+        self._learner = learner
+
+    def ended(self, rollout: int, episodes: list[Episode]) -> None:
+        self._pipe.send(ended=rollout, episodes=[dataclasses.asdict(each) for each in episodes])
+
+    def done(self, at: Done) -> None:
+        raw = np.ascontiguousarray(at.actions).tobytes()
+        self._pipe.send(raw, done=at.rollout, block=at.block, age=at.age)
+
+    def filled(self, rollout: int) -> None:
+        self._learner.ring()
 
 
 def _drive(executor: Executor, clock: Clock, bell: Doorbell, otherwise: str) -> None:

@@ -31,7 +31,7 @@ class Assignment:
 def run(pipe: Pipe, given: Assignment) -> None:
     """The whole life of the process."""
     numerics.prepare()
-    from hts.determinism.digest import rollout_digest
+    from hts.determinism.digest import Digest, rollout_digest
     from hts.memory.versions import Published
     from hts.runtime.assemble import Plan
 
@@ -41,13 +41,19 @@ def run(pipe: Pipe, given: Assignment) -> None:
     published = Published(shared.versions, tuple(memory.blueprint.scaled))
     learner = load(given.terms.roles.learner)(experiment, found.policy(), given.workers)
     digest, versions = found.digest(), found.first_versions()
+    if shared.learnt.updates:  # a predecessor has come so far
+        learner.kept.take(shared.learnt.kept())
+        digest = Digest.after(shared.learnt.updates, shared.learnt.chain)
+        newer = range(shared.learnt.updates, shared.learnt.updates + len(versions))
+        versions = [published.read(number).copy() for number in newer]
+    else:
+        for version in versions:
+            published.publish(version)
     pause = Jitter(given.terms.jitter, "learner")
     clock = Clock(shared.times[-1])
-    for version in versions:
-        published.publish(version)
-    _let_begin(given, shared, 0 if given.barrier else versions[-1].number)
     pipe.send(ready=True)
-    for rollout in range(experiment.updates):
+    for rollout in range(shared.learnt.updates, experiment.updates):
+        _let_begin(given, shared, rollout if given.barrier else versions[-1].number)
         while not shared.desk.is_complete(rollout):
             clock.wait(memory.bells.learner, "for executors")
         if given.barrier:
@@ -59,16 +65,16 @@ def run(pipe: Pipe, given: Assignment) -> None:
             given.keep.complete(rollout, storage)
         pause("update")
         made, told = learner.update(storage, versions[0], versions[-1], rollout)
-        if given.keep is not None:
-            given.keep.learnt(rollout, made.parameters.numpy())
         pause("publish")
         published.publish(made)
-        if not given.barrier:
-            _let_begin(given, shared, made.number)
         versions = [*versions[1:], made]
+        if given.keep is not None:
+            given.keep.learnt(rollout, made.parameters.numpy())
         link = digest.fold(rollout_digest(parts), made.parameters.numpy().tobytes())
         replicas = [part.hex() for part in parts]
         pipe.send(link=dataclasses.asdict(link), told=told, replicas=replicas)
+        # From here on the update is done: storages may be written again, a successor goes on.
+        shared.learnt.complete(learner.kept.arrays(), link.chain)
     learner.close()
     while True:  # stays until it is ended, so that a death is never mistaken for an end
         pipe.receive()
@@ -77,6 +83,6 @@ def run(pipe: Pipe, given: Assignment) -> None:
 def _let_begin(given: Assignment, shared: Shared, rollout: int) -> None:
     """Blocks may begin rollouts up to this one."""
     last = given.terms.experiment.updates - 1
-    shared.desk.may_begin = min(rollout, last)
+    shared.desk.may_begin = max(min(rollout, last), shared.desk.may_begin)
     for bell in given.terms.memory.bells.executors:
         bell.ring()

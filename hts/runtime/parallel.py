@@ -1,25 +1,50 @@
-"""The parallel runner: executors, actors and the learner in processes, this one only listens.
+"""The parallel runner: executors, actors and the learner in processes; this one listens, and
+replaces what dies.
 
 A dataflow of named versions: a block may fill its part of rollout v as soon as version v is
 published and its own part of rollout v - 1 is done; the learner may make version v + 2 as soon as
-rollout v is complete. They find each other in shared memory; what they send here is for people and
-for the record.
+rollout v is complete. They find each other in shared memory; what they send here is for people,
+for the record, and for their successors.
+
+A process that is killed costs time and nothing else. An actor keeps nothing. The learner redoes its
+update from what it kept after the last one. An executor rebuilds its simulators from their
+episodes' seeds and recorded actions. Whoever may have waited for the lost one's ring is rung.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator
+import dataclasses
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from hts.config import Machine
 from hts.determinism.digest import Link
+from hts.errors import RoleDied
 from hts.machine import TIMES
 from hts.roles.blocks import Episode
 from hts.runtime import actor_process, executor_process, learner_process
 from hts.runtime.assemble import Plan, Updated
+from hts.runtime.heard import Heard
 from hts.runtime.process import Child, wait_message
 from hts.runtime.shared import Inference, Terms, allocate
+
+_HOUR = 3600.0
+
+
+@dataclasses.dataclass
+class _Seat:
+    """One process, and what it takes to start another in its place."""
+
+    name: str
+    role: Callable[..., None]
+    assignment: Any
+    child: Child | None = None
+
+    def start(self) -> None:
+        self.child = Child(self.name, self.role, self.assignment)
 
 
 class ParallelRun:
@@ -31,60 +56,81 @@ class ParallelRun:
         self.chain = found.digest().chain
         blueprint = found.blueprint(machine)
         self.crew = blueprint.crew
+        self.replaced: list[str] = []
+        self._most = machine.replacements
+        self._deaths: deque[float] = deque()
         self._memory = allocate(blueprint)
         self._times = self._memory.view().times
-        self._episodes: dict[int, list[Episode]] = defaultdict(list)
-        self._reports: dict[int, int] = defaultdict(int)
-        self._links: dict[int, dict[str, Any]] = {}
-        self.children: list[Child] = []
+        self._heard = Heard(blueprint)
+        self._seats = self._assign(found, machine)
         try:
-            self._start(found, machine)
+            for seat in self._seats:
+                seat.start()
             for child in self.children:
-                wait_message([child])  # ready: its worlds are built
+                while "ready" not in child.hear():  # its worlds are built
+                    pass
         except BaseException:
             self.close()
             raise
 
-    def _start(self, found: Plan, machine: Machine) -> None:
+    @property
+    def children(self) -> list[Child]:
+        """The processes as they are now."""
+        return [seat.child for seat in self._seats if seat.child is not None]
+
+    def _assign(self, found: Plan, machine: Machine) -> list[_Seat]:
         terms = Terms(self.experiment, self._memory, found.roles, found.jitter)
         inference = Inference(found.device, self.strategy.padding)
         threads = machine.stepping == "threads"
+        seats = []
         for index in range(self.crew.executors):
             inline = None if self.crew.actors else inference
             executor = executor_process.Assignment(index, terms, threads, inline)
-            self._child(f"executor {index}", executor_process.run, executor)
+            seats.append(_Seat(f"executor {index}", executor_process.run, executor))
         for index in range(self.crew.actors):
             actor = actor_process.Assignment(index, terms, inference)
-            self._child(f"actor {index}", actor_process.run, actor)
+            seats.append(_Seat(f"actor {index}", actor_process.run, actor))
         workers = 1 if machine.learners == "auto" else machine.learners
         learner = learner_process.Assignment(
             terms, found.device, workers, machine.barrier, found.keep
         )
-        self._child("learner", learner_process.run, learner)
-
-    def _child(self, name: str, role: Any, assignment: Any) -> None:
-        self.children.append(Child(name, role, assignment))
+        return [*seats, _Seat("learner", learner_process.run, learner)]
 
     def __iter__(self) -> Iterator[Updated]:
         """Update after update, in the order of the rollouts."""
         for rollout in range(self.experiment.updates):
-            while rollout not in self._links or self._reports[rollout] < self.crew.executors:
-                self._hear(wait_message(self.children)[1])
-            said = self._links.pop(rollout)
-            del self._reports[rollout]
-            ended = sorted(self._episodes.pop(rollout, []), key=lambda e: (e.step, e.replica))
+            while not self._heard.has(rollout):
+                try:
+                    child, said = wait_message(self.children)
+                except RoleDied as death:
+                    self._replace(death)
+                    continue
+                self._heard.take(said)
+            said, ended = self._heard.pop(rollout)
             link = Link(**said["link"])
             self.chain = link.chain
             replicas = [bytes.fromhex(part) for part in said["replicas"]]
-            yield Updated(link, said["told"], ended, replicas)
+            yield Updated(link, said["told"], sorted(ended, key=Episode.order), replicas)
 
-    def _hear(self, said: dict[str, Any]) -> None:
-        """An executor has filled its part of a rollout, or the learner has made a version."""
-        if "link" in said:
-            self._links[said["link"]["update"] - 1] = said
-            return
-        self._reports[said["rollout"]] += 1
-        self._episodes[said["rollout"]] += [Episode(**each) for each in said["episodes"]]
+    def _replace(self, death: RoleDied) -> None:
+        """Start a successor, and wake everybody who may have waited for a ring that was lost."""
+        now = time.monotonic()
+        self._deaths.append(now)
+        while now - self._deaths[0] > _HOUR:
+            self._deaths.popleft()
+        if len(self._deaths) > self._most:
+            raise death
+        (seat,) = [seat for seat in self._seats if seat.name == death.role]
+        assert seat.child is not None, "who has died was alive"
+        seat.child.end()
+        if isinstance(seat.assignment, executor_process.Assignment):
+            blocks = self.crew.blocks_of(seat.assignment.index)
+            past = {block: self._heard.past[block] for block in blocks}
+            seat.assignment = dataclasses.replace(seat.assignment, past=past)
+        seat.start()
+        self._memory.bells.ring_all()
+        self.replaced.append(death.short)
+        print(f"hts: {death.short}; another one goes on in its place", file=sys.stderr, flush=True)
 
     def time_budget(self) -> str:
         """Where time went: for each kind of process the shares worked and waited, and for whom."""
@@ -108,7 +154,7 @@ class ParallelRun:
         """End every process."""
         for child in self.children:
             child.end()
-        self.children = []
+        self._seats = []
         self._memory.close()
 
 

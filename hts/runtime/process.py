@@ -19,7 +19,7 @@ from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from hts.errors import RoleFailed
+from hts.errors import RoleDied, RoleFailed
 
 _SPAWN = multiprocessing.get_context("spawn")
 _PR_SET_PDEATHSIG = 1
@@ -27,17 +27,21 @@ _SECONDS_TO_END = 2.0
 
 
 class Pipe:
-    """One end of a pipe that carries JSON."""
+    """One end of a pipe that carries JSON, and raw bytes behind it where a message has some."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
 
-    def send(self, **message: Any) -> None:
-        self.connection.send_bytes(json.dumps(message).encode())
+    def send(self, raw: bytes | None = None, **message: Any) -> None:
+        self.connection.send_bytes(json.dumps({**message, "raw": raw is not None}).encode())
+        if raw is not None:
+            self.connection.send_bytes(raw)
 
     def receive(self) -> dict[str, Any]:
         """Waits; EOFError when the other side is gone."""
         found: dict[str, Any] = json.loads(self.connection.recv_bytes())
+        if found.pop("raw"):
+            found["raw"] = self.connection.recv_bytes()
         return found
 
 
@@ -70,7 +74,7 @@ class Child:
             message = self.pipe.receive()
         except (EOFError, ConnectionResetError):
             self._process.join()
-            raise RoleFailed(self.name, self._end()) from None
+            raise RoleDied(self.name, self._end()) from None
         if "error" in message:
             raise RoleFailed(self.name, message["error"])
         return message

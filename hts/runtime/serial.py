@@ -14,7 +14,7 @@ from hts.memory.storage import Storage
 from hts.memory.versions import Version
 from hts.roles.actor import Actor
 from hts.roles.blocks import Episode
-from hts.roles.executor import Executor, Partners
+from hts.roles.executor import Done, Executor, Partners
 from hts.roles.learner import Learner
 from hts.runtime.assemble import Plan, Updated
 from hts.runtime.crew import make_blocks
@@ -40,7 +40,7 @@ class SerialRun:
         self.digest = found.digest()
         self._episodes: list[Episode] = []
         self._partners = Partners(
-            asked=self._asked, report=self._filled, pause=self._pause, answering=self._answer
+            asked=self._asked, told=self, pause=self._pause, answering=self._answer
         )
         self.blocks = make_blocks(self.experiment, spec, spaces, list(blueprint.crew.blocks))
         self.executor = Executor(0, self.blocks, self.desk, self.storages, self._partners)
@@ -62,7 +62,8 @@ class SerialRun:
             parts = self.desk.parts(rollout)
             link = self.digest.fold(rollout_digest(parts), made.parameters.numpy().tobytes())
             self.versions = [*self.versions[1:], made]
-            yield Updated(link, told, self._episodes, parts)
+            ended, self._episodes = self._episodes, []
+            yield Updated(link, told, sorted(ended, key=Episode.order), parts)
 
     def _answer(self, blocks: Sequence[int]) -> None:
         self._pause("answer")
@@ -75,8 +76,15 @@ class SerialRun:
     def _asked(self, block: int) -> None:
         """Nobody has to be woken: the executor answers itself."""
 
-    def _filled(self, rollout: int, episodes: list[Episode]) -> None:
-        self._episodes = episodes
+    def ended(self, rollout: int, episodes: list[Episode]) -> None:
+        """Episodes of the rollout that is being filled."""
+        self._episodes += episodes
+
+    def done(self, at: Done) -> None:
+        """There is one block: `filled` follows."""
+
+    def filled(self, rollout: int) -> None:
+        """The learner's turn comes."""
 
     @property
     def chain(self) -> str:

@@ -18,6 +18,7 @@ from hts.machine import (
 )
 from hts.memory.arena import Arena
 from hts.memory.desk import Bells, Crew, Desk
+from hts.memory.progress import Learnt
 from hts.memory.storage import Storage
 from hts_envs.contract import Array, Spaces
 
@@ -30,6 +31,7 @@ class Blueprint:
     spaces: Spaces
     parameters: int
     scaled: dict[str, tuple[int, ...]]
+    kept: tuple[SharedArray, ...]
     crew: Crew
 
     @property
@@ -42,7 +44,7 @@ class Blueprint:
         crew = self.crew
         desk = desk_arrays(len(crew.blocks), crew.executors, crew.replicas)
         versions = version_arrays(self.parameters, self.scaled)
-        return [storage, storage, desk, clock_arrays(self.roles), versions]
+        return [storage, storage, desk, clock_arrays(self.roles), versions, self.kept]
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ class Memory:
         tables = [self.arena.arrays(table) for table in self.blueprint.tables()]
         first, second = (Storage(sizes, spaces, arrays) for arrays in tables[:2])
         desk = Desk(self.blueprint.crew, sizes.steps, tables[2])
-        return Shared((first, second), desk, tables[3]["times"], tables[4])
+        return Shared((first, second), desk, tables[3]["times"], tables[4], Learnt(tables[5]))
 
     def close(self) -> None:
         """Let go of it in the process that allocated it, when everybody else is gone."""
@@ -75,6 +77,7 @@ class Shared:
     desk: Desk
     times: Array
     versions: Mapping[str, Array]
+    learnt: Learnt
 
 
 def allocate(blueprint: Blueprint) -> Memory:

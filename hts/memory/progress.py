@@ -1,0 +1,46 @@
+"""How far the learner has come, written so that a successor can go on from there.
+
+What is kept after an update goes into the place that the update before did not use, then the count
+of updates is raised: whoever dies in between has changed nothing that is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from hts_envs.contract import Array
+
+
+class Learnt:
+    """Updates that are complete, what was kept after the last of them, and the digest so far."""
+
+    def __init__(self, arrays: Mapping[str, Array]) -> None:
+        self._arrays = arrays
+
+    @property
+    def updates(self) -> int:
+        return int(self._arrays["learnt"][0])
+
+    @property
+    def chain(self) -> str:
+        """The digest after the last complete update."""
+        return self._arrays["chain"][self.updates % 2].tobytes().hex()
+
+    def kept(self) -> dict[str, Array]:
+        """What was kept after it; read in place."""
+        place = self.updates % 2
+        return {
+            name.removeprefix("kept."): array[place]
+            for name, array in self._arrays.items()
+            if name.startswith("kept.")
+        }
+
+    def complete(self, kept: Mapping[str, Array], chain: str) -> None:
+        """One update more is complete."""
+        place = (self.updates + 1) % 2
+        for name, array in kept.items():
+            self._arrays[f"kept.{name}"][place] = array
+        self._arrays["chain"][place] = np.frombuffer(bytes.fromhex(chain), np.uint8)
+        self._arrays["learnt"][0] += 1
