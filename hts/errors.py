@@ -30,11 +30,11 @@ class RoleDied(RoleFailed):
 class NotReproduced(HtsError):
     """A simulator that was rebuilt from its seed and its actions shows something else."""
 
-    def __init__(self, replica: int, steps: int) -> None:
+    def __init__(self, replica: int, step: int) -> None:
         super().__init__(
-            f"replica {replica} was rebuilt from its episode's seed and {steps:,} recorded actions, "
-            "and shows something else than before: the simulator is not deterministic (hts-check "
-            "says where)"
+            f"replica {replica} was rebuilt from its episode's seed and its recorded actions, and "
+            f"after step {step} it shows something else than before: the simulator is not "
+            "deterministic (hts-check says more)"
         )
 
 

@@ -36,7 +36,7 @@ def measured(question: Question) -> Found:
     """What a sample of this experiment costs here and now."""
     child = Child("measuring", run, question)
     try:
-        return _read(wait_message([child])[1])
+        return _read(wait_message([child]))
     finally:
         child.end()
 

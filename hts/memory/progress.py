@@ -26,7 +26,7 @@ class Learnt:
     @property
     def chain(self) -> str:
         """The digest after the last complete update."""
-        return self._arrays["chain"][self.updates % 2].tobytes().hex()
+        return bytes(self._arrays["chain"][self.updates % 2]).hex()
 
     def kept(self) -> dict[str, Array]:
         """What was kept after it; read in place."""

@@ -9,7 +9,7 @@ actor needs nothing but the number of the step (`hts.roles.actor`).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,6 +33,10 @@ class Episode:
     def order(self) -> tuple[int, int]:
         """Episodes are told in the order of steps, then replicas."""
         return self.step, self.replica
+
+
+Hold = Callable[[Array, int, Observation], None]
+"""Holds what rows see, with so many actions left to take, to what was recorded."""
 
 
 class Block(ABC):
@@ -110,25 +114,31 @@ class Block(ABC):
 
         Every running episode is begun again and its recorded actions are taken again; `trail`
         holds those of the latest steps, (replicas, steps, agents, ...), the last one being that of
-        `step` - 1. What is seen in the end must be what was seen.
+        `step` - 1. What is seen on the way must be what still stands in the storage.
         """
         mine = self.slice
         self.episode[:] = storage.episode[mine, step]
         self.age[:] = storage.age[mine, step]
         self._stems[:] = stems(self.seed, Purpose.ACTION, self._numbers, self.episode)
         assert trail.shape[1] >= self.age.max(), "every action of the running episodes is there"
-        seen = self._replay(self._taken(trail))
-        place = storage.sizes.history + step
-        for name in storage.fields:
-            recorded = storage.arrays[f"frames.{name}"][mine, place]
-            other = (seen[name] != recorded).reshape(len(self.replicas), -1).any(1)
-            if other.any():
-                row = int(np.argmax(other))
-                raise NotReproduced(self.replicas[row], int(self.age[row]))
+
+        def hold(rows: Array, left: int, seen: Observation) -> None:
+            """These rows see this now, with so many actions left to take."""
+            place = storage.sizes.history + step - left
+            if place < 0:
+                return  # older than the storage
+            for name in storage.fields:
+                recorded = storage.arrays[f"frames.{name}"][self._numbers[rows], place]
+                other = (seen[name] != recorded).reshape(len(rows), -1).any(1)
+                if other.any():
+                    row = int(rows[int(np.argmax(other))])
+                    raise NotReproduced(self.replicas[row], int(self.age[row]) - left)
+
+        self._replay(self._taken(trail), hold)
 
     @abstractmethod
-    def _replay(self, trail: Array) -> Observation:
-        """Take the last `age` actions of each row's trail from its episode's begin."""
+    def _replay(self, trail: Array, hold: Hold) -> None:
+        """Take the last `age` actions of each row's trail from its episode's begin on."""
 
     @abstractmethod
     def _reset(self, rows: Array) -> Observation:
@@ -169,14 +179,13 @@ class WorldsBlock(Block):
         ]
         return {name: np.stack([each[name] for each in seen]) for name in seen[0]}
 
-    def _replay(self, trail: Array) -> Observation:
-        observation = self._reset(np.arange(len(self.worlds)))
+    def _replay(self, trail: Array, hold: Hold) -> None:
         for row, world in enumerate(self.worlds):
-            for action in trail[row, trail.shape[1] - self.age[row] :].copy():
+            alone, age = np.array([row]), int(self.age[row])
+            hold(alone, age, self._reset(alone))
+            for taken, action in enumerate(trail[row, trail.shape[1] - age :].copy(), 1):
                 seen = world.step(action).observation
-                for name, array in observation.items():
-                    array[row] = seen[name]
-        return observation
+                hold(alone, age - taken, {name: array[None] for name, array in seen.items()})
 
     def _step(self, action: Array) -> BatchedStep:
         # Copied once: what a world keeps of its action is not changed by the next ones.
@@ -209,30 +218,23 @@ class BatchedBlock(Block):
         seeds = episode_seeds(self.seed, self._numbers[rows], self.episode[rows])
         return self.world.reset(rows, seeds)
 
-    def _replay(self, trail: Array) -> Observation:
+    def _replay(self, trail: Array, hold: Hold) -> None:
         """All rows in one call, aligned at their ends: a row whose turn has not come plays on in an
         episode that is thrown away."""
-        observation = self._reset(np.arange(self.world.replicas))
-        for left in range(int(self.age.max()), 0, -1):
+        self._reset(np.arange(self.world.replicas))
+        for left in range(int(self.age.max()), -1, -1):
             starts = np.flatnonzero(self.age == left)
             if len(starts):
-                self._reset(starts)
+                hold(starts, left, self._reset(starts))
+            if not left:
+                return
             result = self.world.step(trail[:, trail.shape[1] - left].copy())
-            running = self.age >= left
-            for name, array in observation.items():
-                array[running] = result.observation[name][running]
-            over = np.flatnonzero((result.terminated | result.truncated) & ~running)
+            rows = np.flatnonzero(self.age >= left)
+            seen = {name: array[rows] for name, array in result.observation.items()}
+            hold(rows, left - 1, seen)
+            over = np.flatnonzero((result.terminated | result.truncated) & (self.age < left))
             if len(over):
                 self._reset(over)
-        return self._with_begun(observation)
-
-    def _with_begun(self, observation: Observation) -> Observation:
-        """The rows whose episode has only begun, once more."""
-        begun = np.flatnonzero(self.age == 0)
-        if len(begun):
-            for name, array in self._reset(begun).items():
-                observation[name][begun] = array
-        return observation
 
     def _step(self, action: Array) -> BatchedStep:
         return self.world.step(action.copy())

@@ -56,7 +56,9 @@ def run(pipe: Pipe, given: Assignment) -> None:
             bells.actors[crew.actor_of(block)].ring()
 
     pause = Jitter(terms.jitter, f"executor {given.index}")
-    partners = Partners(asked, _Told(pipe, bells.learner), pause, _answering(given, shared, pause), stepping)
+    partners = Partners(
+        asked, _Told(pipe, bells.learner), pause, _answering(given, shared, pause), stepping
+    )
     executor = Executor(given.index, blocks, shared.desk, shared.storages, partners)
     if given.past is not None:
         executor.resume(given.past)

@@ -101,7 +101,7 @@ class ParallelRun:
         for rollout in range(self.experiment.updates):
             while not self._heard.has(rollout):
                 try:
-                    child, said = wait_message(self.children)
+                    said = wait_message(self.children)
                 except RoleDied as death:
                     self._replace(death)
                     continue

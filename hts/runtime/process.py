@@ -96,11 +96,10 @@ class Child:
         return f"it ended with exit code {code}"
 
 
-def wait_message(children: Sequence[Child]) -> tuple[Child, dict[str, Any]]:
+def wait_message(children: Sequence[Child]) -> dict[str, Any]:
     """The next message of any of them; RoleFailed when one of them fails or dies."""
     owners = {sign: child for child in children for sign in child.signs}
-    child = owners[wait(list(owners))[0]]
-    return child, child.hear()
+    return owners[wait(list(owners))[0]].hear()
 
 
 def _main(

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from hts.config import Experiment
+from hts.learn.kept import Kept
 from hts.memory.storage import Storage
 from hts.memory.versions import Version
 from hts.models.policy import Policy
@@ -57,6 +58,7 @@ class Learner:
 
     def __init__(self, experiment: Experiment, policy: Policy, workers: int) -> None:
         self.checked = 0
+        self.kept = Kept.fresh(experiment, policy.size, policy.agents)
         self._last: Array | None = None
 
     def update(

@@ -26,7 +26,7 @@ from hts_envs import parse
 from tests.fakes.runs import experiment
 
 ENDLESS = experiment(updates=10**6)
-EVERYBODY = Machine(executors=2, actors=2)
+EVERYBODY = Machine(executors=2, actors=2, replacements=0)
 
 
 @contextmanager

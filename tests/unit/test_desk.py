@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from hts.errors import HtsError
 from hts.learn.normalise import Moments, ObservationScale
-from hts.machine import ALIVE, SharedArray, Sizes, version_arrays
+from hts.machine import ALIVE, SharedArray, Sizes, learnt_arrays, version_arrays
 from hts.memory import arena
 from hts.memory.arena import Arena
 from hts.memory.desk import Crew, Desk
@@ -27,6 +27,7 @@ from hts_envs.contract import Array, Box, Discrete, Spaces
 STEPS = 5
 CREW = Crew((range(2), range(2, 3), range(3, 6)), (0, 0, 1), executors=2, actors=2)
 SPACES = Spaces({"observation": Box((3,))}, Discrete(2))
+KEPT = learnt_arrays({"weights": np.zeros(5)})
 
 
 def desk() -> Desk:
@@ -186,7 +187,7 @@ def test_a_version_that_does_not_stand_there_is_refused(number: int) -> None:
 
 def test_tables_do_not_overlap_in_shared_memory() -> None:
     """Every array of a run, filled with a number of its own, still holds it when all are filled."""
-    blueprint = Blueprint(Sizes(6, STEPS, 1, 2, 4), SPACES, 33, {"observation": (3,)}, CREW)
+    blueprint = Blueprint(Sizes(6, STEPS, 1, 2, 4), SPACES, 33, {"observation": (3,)}, KEPT, CREW)
     made = allocate(blueprint)
     tables = [made.arena.arrays(table) for table in blueprint.tables()]
     arrays = [array for table in tables for array in table.values()]
@@ -252,7 +253,7 @@ def kept_files() -> int:
 def test_closed_memory_is_given_back() -> None:
     """A process that starts many runs keeps the memory of none of them."""
     before = kept_files()
-    blueprint = Blueprint(Sizes(6, STEPS, 1, 0), SPACES, 33, {}, CREW)
+    blueprint = Blueprint(Sizes(6, STEPS, 1, 0), SPACES, 33, {}, KEPT, CREW)
     made = allocate(blueprint)
     shared = made.view()
     assert kept_files() > before
@@ -264,7 +265,7 @@ def test_closed_memory_is_given_back() -> None:
 
 def test_memory_has_no_name() -> None:
     """Nothing in the file system stands for it, so a killed run cannot leave anything there."""
-    made = allocate(Blueprint(Sizes(6, STEPS, 1, 0), SPACES, 33, {}, CREW))
+    made = allocate(Blueprint(Sizes(6, STEPS, 1, 0), SPACES, 33, {}, KEPT, CREW))
     maps = Path("/proc/self/maps").read_text()
     assert "/memfd:hts (deleted)" in maps
     assert "/dev/shm/" not in maps

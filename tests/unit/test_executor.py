@@ -17,7 +17,7 @@ from hts.memory.doorbell import Doorbell
 from hts.memory.storage import Storage
 from hts.models.bounds import as_drawn
 from hts.roles.blocks import Block, Episode, WorldsBlock
-from hts.roles.executor import Executor, InTurn, Partners, Stepping
+from hts.roles.executor import Done, Executor, InTurn, Partners, Stepping
 from hts.runtime.threads import Threads
 from hts_envs.contract import Array, Step
 from tests.fakes.small_worlds import Act, Scripted
@@ -65,6 +65,8 @@ class Stage:
         self.desk = Desk(CREW, STEPS)
         self.asked: list[int] = []
         self.reports: list[tuple[int, list[Episode]]] = []
+        self.episodes: dict[int, list[Episode]] = {}
+        self.parts: list[Done] = []
         self.answered: list[list[int]] = []
         self.pauses: list[str] = []
         blocks: list[Block] = [
@@ -72,12 +74,22 @@ class Stage:
         ]
         partners = Partners(
             self.asked.append,
-            lambda rollout, ended: self.reports.append((rollout, ended)),
+            self,
             self.pauses.append,
             self._answers if inline else None,
             stepping,
         )
         self.executor = Executor(0, blocks, self.desk, self.storages, partners)
+
+    def ended(self, rollout: int, episodes: list[Episode]) -> None:
+        self.episodes[rollout] = [*self.episodes.get(rollout, []), *episodes]
+
+    def done(self, at: Done) -> None:
+        self.parts.append(at)
+
+    def filled(self, rollout: int) -> None:
+        ended = sorted(self.episodes.pop(rollout, []), key=Episode.order)
+        self.reports.append((rollout, ended))
 
     def _answers(self, blocks: Any) -> None:
         self.answered.append(list(blocks))

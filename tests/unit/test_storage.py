@@ -261,6 +261,8 @@ def test_the_digest_sees_every_array_that_is_hashed_and_no_other() -> None:
             expected = [False] * 2 + [True] * 4 + [False]
         elif declared.name.startswith("finals."):
             expected = [False]
+        elif declared.name == "episode":
+            expected = [False] * 5
         elif declared.name == "age":
             expected = [True] * 4 + [False]
         assert counted == expected, declared.name

@@ -1,0 +1,119 @@
+"""Whoever is killed is replaced: the digest and the episodes are those that would have been."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from hts.config import PPO, Experiment, Machine
+from hts.runtime.assemble import Updated, plan
+from hts.runtime.parallel import ParallelRun
+from hts_envs import parse
+from tests.fakes.runs import experiment, outcome
+
+LEARNING = PPO(epochs=2, minibatches=1)
+
+CASES: dict[str, Experiment] = {
+    "episodes longer than both storages": experiment(
+        "sleeper:?mean=1&length=60", replicas=4, rollout=8, updates=30, frame_stack=3
+    ),
+    "a batched world": experiment(
+        "sleeper:?mean=1&length=40&batch=true", replicas=6, rollout=8, updates=60
+    ),
+    "recurrent, both normalisers": experiment(
+        "gym:Pendulum-v1",
+        algo=LEARNING,
+        rollout=32,
+        updates=30,
+        recurrent="gru",
+        recurrent_units=8,
+        normalise_observations=True,
+        normalise_rewards=True,
+    ),
+}
+
+LAYOUTS = {
+    "inline": Machine(executors=2, stepping="turns"),
+    "actors and threads": Machine(executors=2, actors=1, stepping="threads"),
+    "barrier": Machine(executors=1, actors=2, barrier=True, stepping="turns"),
+}
+
+
+@dataclass
+class Told:
+    """What a run said, and who was replaced in it."""
+
+    updates: list[Updated]
+    replaced: list[str]
+
+
+def disturbed(
+    asked: Experiment, machine: Machine, disturb: Callable[[ParallelRun, int], Any]
+) -> Told:
+    """The whole run; `disturb` is called after every update, while everybody works on."""
+    run = ParallelRun(plan(asked, parse(asked.env), "cpu"), machine)
+    updates = []
+    try:
+        for updated in run:
+            updates.append(updated)
+            disturb(run, len(updates))
+        return Told(updates, run.replaced)
+    finally:
+        run.close()
+
+
+def kill(run: ParallelRun, name: str) -> None:
+    (pid,) = [child.pid for child in run.children if child.name == name]
+    os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("case", CASES)
+def test_every_role_is_killed_and_nothing_is_lost(case: str, layout: str) -> None:
+    """Each role in turn, some updates apart, the learner twice: digests, metrics and episodes."""
+    asked, machine = CASES[case], LAYOUTS[layout]
+    expected = outcome(asked)
+    names = ["executor 0", "learner", *(["actor 0"] if machine.actors != "auto" else []), "learner"]
+    at = {3 + 6 * place: name for place, name in enumerate(names)}
+
+    def disturb(run: ParallelRun, update: int) -> None:
+        if update in at:
+            kill(run, at[update])
+
+    found = disturbed(asked, machine, disturb)
+    assert [u.link for u in found.updates] == [u.link for u in expected]
+    assert [u.told for u in found.updates] == [u.told for u in expected]
+    assert [u.episodes for u in found.updates] == [u.episodes for u in expected]
+    assert [line.split(" failed")[0] for line in found.replaced] == names
+
+
+def test_everybody_is_killed_at_once() -> None:
+    """All five processes together: what is left is the shared memory and what was heard."""
+    asked = CASES["episodes longer than both storages"]
+    machine = LAYOUTS["actors and threads"]
+
+    def disturb(run: ParallelRun, update: int) -> None:
+        if update == 7:
+            for child in run.children:
+                os.kill(child.pid, signal.SIGKILL)
+
+    found = disturbed(asked, machine, disturb)
+    assert [u.link for u in found.updates] == [u.link for u in outcome(asked)]
+    assert len(found.replaced) == 4
+
+
+def test_a_simulator_that_cannot_be_repeated_is_found_out() -> None:
+    """Rebuilt from the same seed and actions, its seventh step is another: the run says so."""
+    asked = experiment("python:tests.fakes.unsteady:make", replicas=8, rollout=16, updates=900)
+
+    def disturb(run: ParallelRun, update: int) -> None:
+        if update == 3:
+            kill(run, "executor 0")
+
+    with pytest.raises(Exception, match="after step 7 it shows something else"):
+        disturbed(asked, Machine(executors=1, stepping="turns"), disturb)
