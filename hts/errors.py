@@ -1,7 +1,11 @@
 """What can go wrong in the product, as one tree. (Failures of worlds: `hts_envs.errors`.)
 
 HtsError
-└── WrongUsage   what the user typed cannot be done: told in one sentence, exit code 2
+├── RoleFailed       a role raised: its name and its trace
+│   └── RoleDied     its process ended without a word
+├── NotReproduced    a simulator that was rebuilt shows something else
+├── NotRebuilt       a simulator that cannot be rebuilt
+└── WrongUsage       what the user typed cannot be done: told in one sentence, exit code 2
     └── BadConfig    every problem of a configuration at once, each with its origin
 """
 
@@ -35,6 +39,16 @@ class NotReproduced(HtsError):
             f"replica {replica} was rebuilt from its episode's seed and its recorded actions, and "
             f"after step {step} it shows something else than before: the simulator is not "
             "deterministic (hts-check says more)"
+        )
+
+
+class NotRebuilt(HtsError):
+    """A lost simulator that cannot be brought back: it has no seed for each episode."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the simulators of a lost executor cannot be rebuilt: they take a seed only when they "
+            "are built, or go on in the same game after an episode"
         )
 
 

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from hts.determinism.keys import Purpose, episode_seed, episode_seeds, stems
-from hts.errors import NotReproduced
+from hts.errors import NotRebuilt, NotReproduced
 from hts.memory.storage import Storage
 from hts.models.bounds import Taken
-from hts_envs.contract import Array, BatchedStep, BatchedWorld, Observation, World
+from hts_envs.contract import Array, BatchedStep, BatchedWorld, Observation, Traits, World
 from hts_envs.randomness import extend
 
 
@@ -116,6 +116,8 @@ class Block(ABC):
         holds those of the latest steps, (replicas, steps, agents, ...), the last one being that of
         `step` - 1. What is seen on the way must be what still stands in the storage.
         """
+        if not self.traits.reseeds:
+            raise NotRebuilt
         mine = self.slice
         self.episode[:] = storage.episode[mine, step]
         self.age[:] = storage.age[mine, step]
@@ -135,6 +137,11 @@ class Block(ABC):
                     raise NotReproduced(self.replicas[row], int(self.age[row]) - left)
 
         self._replay(self._taken(trail), hold)
+
+    @property
+    @abstractmethod
+    def traits(self) -> Traits:
+        """What may be relied on in its simulators."""
 
     @abstractmethod
     def _replay(self, trail: Array, hold: Hold) -> None:
@@ -179,6 +186,10 @@ class WorldsBlock(Block):
         ]
         return {name: np.stack([each[name] for each in seen]) for name in seen[0]}
 
+    @property
+    def traits(self) -> Traits:
+        return self.worlds[0].traits
+
     def _replay(self, trail: Array, hold: Hold) -> None:
         for row, world in enumerate(self.worlds):
             alone, age = np.array([row]), int(self.age[row])
@@ -217,6 +228,10 @@ class BatchedBlock(Block):
     def _reset(self, rows: Array) -> Observation:
         seeds = episode_seeds(self.seed, self._numbers[rows], self.episode[rows])
         return self.world.reset(rows, seeds)
+
+    @property
+    def traits(self) -> Traits:
+        return self.world.traits
 
     def _replay(self, trail: Array, hold: Hold) -> None:
         """All rows in one call, aligned at their ends: a row whose turn has not come plays on in an

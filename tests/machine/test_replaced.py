@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from hts.config import PPO, Experiment, Machine
+from hts.config import PPO, Conv, Experiment, Machine
+from hts.errors import RoleFailed
 from hts.runtime.assemble import Updated, plan
 from hts.runtime.parallel import ParallelRun
 from hts_envs import parse
@@ -108,12 +109,34 @@ def test_everybody_is_killed_at_once() -> None:
 
 
 def test_a_simulator_that_cannot_be_repeated_is_found_out() -> None:
-    """Rebuilt from the same seed and actions, its seventh step is another: the run says so."""
-    asked = experiment("python:tests.fakes.unsteady:make", replicas=8, rollout=16, updates=900)
+    """Rebuilt from the same seed and actions, its seventh step is another: the run says so.
+
+    A kill in the first third of the episodes finds nothing, so it is tried more than once.
+    """
+    asked = experiment("python:tests.fakes.unsteady:make", replicas=2, rollout=64, updates=100_000)
+
+    def disturb(run: ParallelRun, update: int) -> None:
+        if update % 10 == 3:
+            kill(run, "executor 0")
+
+    with pytest.raises(RoleFailed, match="after step 7 it shows something else"):
+        disturbed(asked, Machine(executors=1, stepping="turns"), disturb)
+
+
+def test_a_game_that_goes_on_between_episodes_cannot_be_rebuilt() -> None:
+    """Where a lost life ends an episode, its seed says too little: the run ends and says so."""
+    asked = experiment(
+        "atari:Breakout?life_loss=terminates",
+        replicas=2,
+        rollout=8,
+        updates=900,
+        model=Conv(),
+        shards=1,
+    )
 
     def disturb(run: ParallelRun, update: int) -> None:
         if update == 3:
             kill(run, "executor 0")
 
-    with pytest.raises(Exception, match="after step 7 it shows something else"):
+    with pytest.raises(RoleFailed, match="cannot be rebuilt"):
         disturbed(asked, Machine(executors=1, stepping="turns"), disturb)
