@@ -55,15 +55,21 @@ class Budget:
     steps: float = 2.0
     inference: float = 1.0
     learning: float = 2.0
+    worlds: int = 1  # single ones, stepped in turn as an executor does: each finds a cold cache
 
 
 def measure(found: Plan, spec: Spec, budget: Budget = Budget()) -> Costs:
-    """Everything, with a world of its own that is closed before the network is looked at."""
-    world = make(spec, Place(0, found.experiment.replicas if spec.batched else 1, 0))
+    """Everything, with worlds of its own that are closed before the network is looked at."""
+    replicas = found.experiment.replicas
+    worlds = [
+        make(spec, Place(first, replicas if spec.batched else 1, 0))
+        for first in range(1 if spec.batched else min(budget.worlds, replicas))
+    ]
     try:
-        step = measure_steps(world, budget.steps)
+        step = measure_steps(worlds, budget.steps)
     finally:
-        world.close()
+        for world in worlds:
+            world.close()
     return with_networks(found, step, budget)
 
 

@@ -64,7 +64,7 @@ def outcomes(asked: Asked) -> Iterator[Outcome]:
             question = Question(
                 experiment,
                 device_of(config.machine),
-                _budget(asked.seconds),
+                _budget(asked.seconds, config),
                 PARTS_SECONDS if asked.parts else 0.0,
             )
             before, found = experiment, measured(question)
@@ -86,6 +86,12 @@ def _outcome(config: Config, found: Found, seconds: float) -> Outcome:
     return Outcome(config, found, known, layout.machine, layout.why, reading, failure)
 
 
-def _budget(seconds: float) -> Budget:
-    """A quarter of what the machine gets, for costs."""
-    return Budget(steps=0.1 * seconds, inference=0.05 * seconds, learning=0.1 * seconds)
+def _budget(seconds: float, config: Config) -> Budget:
+    """A quarter of what the machine gets, for costs; as many worlds as an executor steps."""
+    executors = cores() if config.machine.executors == "auto" else config.machine.executors
+    return Budget(
+        steps=0.1 * seconds,
+        inference=0.05 * seconds,
+        learning=0.1 * seconds,
+        worlds=-(-config.experiment.replicas // executors),
+    )

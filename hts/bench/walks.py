@@ -6,6 +6,7 @@ import math
 import resource
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,9 +55,9 @@ class StepCosts:
         return min(1.0, max(0.0, 1.0 - self.cpu / self.mean))
 
 
-def measure_steps(world: World | BatchedWorld, seconds: float) -> StepCosts:
-    """Step it with random actions, episode after episode, doing nothing else."""
-    walk = _BatchedWalk(world) if isinstance(world, BatchedWorld) else _SingleWalk(world)
+def measure_steps(worlds: Sequence[World | BatchedWorld], seconds: float) -> StepCosts:
+    """Step a batched world, or single ones in turn, with random actions, doing nothing else."""
+    walk = _walk(worlds)
     walk.timed(_WARM_STEPS)
     at_once = 1 if walk.timed(1).wall > _SHORT else _AT_ONCE
     stretches, deadline = [walk.timed(at_once)], time.perf_counter() + seconds
@@ -69,6 +70,12 @@ def measure_steps(world: World | BatchedWorld, seconds: float) -> StepCosts:
         at_once=at_once,
         seen=tuple(walk.seen[:: -(-len(walk.seen) // _KEPT)]),
     )
+
+
+def _walk(worlds: Sequence[World | BatchedWorld]) -> _Walk:
+    if isinstance(worlds[0], BatchedWorld):
+        return _BatchedWalk(worlds[0])
+    return _SingleWalk([world for world in worlds if isinstance(world, World)])
 
 
 class _Walk(ABC):
@@ -108,20 +115,23 @@ class _Walk(ABC):
 
 
 class _SingleWalk(_Walk):
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self._episode = 0
-        super().__init__(world)
+    def __init__(self, worlds: Sequence[World]) -> None:
+        self._worlds = worlds
+        self._episode = [0] * len(worlds)
+        self._turn = 0
+        super().__init__(worlds[0])
 
     def _begin(self) -> None:
-        self._world.reset(episode_seed(0, 0, 0))
+        for row, world in enumerate(self._worlds):
+            world.reset(episode_seed(0, row, 0))
 
     def _go(self, drawn: Array) -> Observation:
         for action in drawn:
-            step = self._world.step(action[0])
+            row = self._turn = (self._turn + 1) % len(self._worlds)
+            step = self._worlds[row].step(action[0])
             if step.terminated or step.truncated:
-                self._episode += 1
-                self._world.reset(episode_seed(0, 0, self._episode))
+                self._episode[row] += 1
+                self._worlds[row].reset(episode_seed(0, row, self._episode[row]))
         return step.observation
 
 

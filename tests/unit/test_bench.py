@@ -33,7 +33,7 @@ SHORT = Budget(steps=0.05, inference=0.02, learning=0.02)
 def steps(env: str, seconds: float = 0.3, replicas: int = 1) -> StepCosts:
     world = make(env, Place(0, replicas, 0))
     try:
-        return measure_steps(world, seconds)
+        return measure_steps([world], seconds)
     finally:
         world.close()
 
