@@ -36,7 +36,7 @@ class Told(Protocol):
     def ended(self, rollout: int, episodes: list[Episode]) -> None:
         """These episodes ended in a rollout that is being filled."""
 
-    def done(self, at: Done) -> None:
+    def part(self, at: Part) -> None:
         """A block's part of a rollout is done."""
 
     def filled(self, rollout: int) -> None:
@@ -44,7 +44,7 @@ class Told(Protocol):
 
 
 @dataclass(frozen=True)
-class Done:
+class Part:
     """A block's part of a rollout: its actions, and how many the longest running episode needs."""
 
     rollout: int
@@ -199,7 +199,7 @@ class Executor:
             self.desk.hashes[place, replica] = np.frombuffer(digest, np.uint8)
         mine = at.block.slice
         age = int(storage.age[mine, storage.sizes.steps].max())
-        self.partners.told.done(Done(at.rollout, at.number, storage.action[mine], age))
+        self.partners.told.part(Part(at.rollout, at.number, storage.action[mine], age))
         at.rollout, at.step = at.rollout + 1, -1
         self._unfilled[place] -= 1
         if not self._unfilled[place]:

@@ -14,7 +14,7 @@ import numpy as np
 from hts.determinism import numerics
 from hts.memory.doorbell import Doorbell
 from hts.roles.blocks import Episode
-from hts.roles.executor import Answering, Done, Executor, InTurn, Partners, Past, Stepping
+from hts.roles.executor import Answering, Executor, InTurn, Part, Partners, Past, Stepping
 from hts.runtime.clock import Clock
 from hts.runtime.crew import make_blocks
 from hts.runtime.jitter import Jitter
@@ -76,9 +76,9 @@ class _Told:
     def ended(self, rollout: int, episodes: list[Episode]) -> None:
         self._pipe.send(ended=rollout, episodes=[dataclasses.asdict(each) for each in episodes])
 
-    def done(self, at: Done) -> None:
+    def part(self, at: Part) -> None:
         raw = np.ascontiguousarray(at.actions).tobytes()
-        self._pipe.send(raw, done=at.rollout, block=at.block, age=at.age)
+        self._pipe.send(raw, part=at.rollout, block=at.block, age=at.age)
 
     def filled(self, rollout: int) -> None:
         self._learner.ring()

@@ -30,7 +30,7 @@ class Heard:
         ]
         self._updates: dict[int, dict[str, Any]] = {}
         self._episodes: dict[int, dict[tuple[int, int], Episode]] = defaultdict(dict)
-        self._done: dict[int, set[int]] = defaultdict(set)
+        self._parts: dict[int, set[int]] = defaultdict(set)
         self._next = 0
 
     def take(self, said: dict[str, Any]) -> None:
@@ -41,13 +41,13 @@ class Heard:
             for facts in said["episodes"]:
                 episode = Episode(**facts)
                 self._episodes[said["ended"]].setdefault(episode.order(), episode)
-        elif "done" in said and said["done"] >= self._next:
-            self._done[said["done"]].add(said["block"])
+        elif "part" in said and said["part"] >= self._next:
+            self._parts[said["part"]].add(said["block"])
             self._keep(said)
 
     def _keep(self, said: dict[str, Any]) -> None:
         """The actions of a block's part, and of as many before it as its episodes need."""
-        rollout, kept = said["done"], self.past[said["block"]]
+        rollout, kept = said["part"], self.past[said["block"]]
         replicas = len(self._blueprint.crew.blocks[said["block"]])
         actions = np.frombuffer(said["raw"], self._action.dtype)
         kept[rollout] = actions.reshape(replicas, *self._action.shape[1:])
@@ -59,11 +59,11 @@ class Heard:
     def has(self, rollout: int) -> bool:
         """Everything about this rollout and its update has been said."""
         blocks = len(self._blueprint.crew.blocks)
-        return rollout in self._updates and len(self._done[rollout]) == blocks
+        return rollout in self._updates and len(self._parts[rollout]) == blocks
 
     def pop(self, rollout: int) -> tuple[dict[str, Any], list[Episode]]:
         """The update, and the episodes that ended in its rollout; asked for in order, once."""
         assert rollout == self._next, "rollouts are told in order"
         self._next += 1
-        del self._done[rollout]
+        del self._parts[rollout]
         return self._updates.pop(rollout), list(self._episodes.pop(rollout, {}).values())

@@ -14,7 +14,7 @@ from hts.memory.storage import Storage
 from hts.memory.versions import Version
 from hts.roles.actor import Actor
 from hts.roles.blocks import Episode
-from hts.roles.executor import Done, Executor, Partners
+from hts.roles.executor import Executor, Part, Partners
 from hts.roles.learner import Learner
 from hts.runtime.assemble import Plan, Updated
 from hts.runtime.crew import make_blocks
@@ -80,7 +80,7 @@ class SerialRun:
         """Episodes of the rollout that is being filled."""
         self._episodes += episodes
 
-    def done(self, at: Done) -> None:
+    def part(self, at: Part) -> None:
         """There is one block: `filled` follows."""
 
     def filled(self, rollout: int) -> None:

@@ -17,7 +17,7 @@ from hts.memory.doorbell import Doorbell
 from hts.memory.storage import Storage
 from hts.models.bounds import as_drawn
 from hts.roles.blocks import Block, Episode, WorldsBlock
-from hts.roles.executor import Done, Executor, InTurn, Partners, Stepping
+from hts.roles.executor import Executor, InTurn, Part, Partners, Stepping
 from hts.runtime.threads import Threads
 from hts_envs.contract import Array, Step
 from tests.fakes.small_worlds import Act, Scripted
@@ -66,7 +66,7 @@ class Stage:
         self.asked: list[int] = []
         self.reports: list[tuple[int, list[Episode]]] = []
         self.episodes: dict[int, list[Episode]] = {}
-        self.parts: list[Done] = []
+        self.parts: list[Part] = []
         self.answered: list[list[int]] = []
         self.pauses: list[str] = []
         blocks: list[Block] = [
@@ -84,7 +84,7 @@ class Stage:
     def ended(self, rollout: int, episodes: list[Episode]) -> None:
         self.episodes[rollout] = [*self.episodes.get(rollout, []), *episodes]
 
-    def done(self, at: Done) -> None:
+    def part(self, at: Part) -> None:
         self.parts.append(at)
 
     def filled(self, rollout: int) -> None:
