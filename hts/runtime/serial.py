@@ -38,6 +38,7 @@ class SerialRun:
         self.learner = Learner(self.experiment, found.policy())
         self.versions = found.first_versions()
         self.digest = found.digest()
+        self.replaced: list[str] = []  # there is nobody who could be
         self._episodes: list[Episode] = []
         self._partners = Partners(
             asked=self._asked, told=self, pause=self._pause, answering=self._answer

@@ -6,6 +6,7 @@ import dataclasses
 import sys
 import traceback
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -49,11 +50,15 @@ def train(resolved: Resolved, run_dir: Path | None) -> int:
         code, status = FAILED, f"failed: {_in_short(error)}"
         record.failure(str(error) if isinstance(error, RoleFailed) else traceback.format_exc())
     finally:
-        how = {}
+        how: dict[str, Any] = {}
         if run is not None:
             digest = run.chain
             run.close()
-            how = {"inference": run.strategy.why, "time": run.time_budget()}
+            how = {
+                "inference": run.strategy.why,
+                "time": run.time_budget(),
+                "replaced": run.replaced,
+            }
             _say(f"time: {run.time_budget()}")
         record.result({**progress.result(status, digest), **how})
     _say(f"{status}: digest {digest}, record in {record.path}")
