@@ -32,7 +32,7 @@ PRESETS = {
     ),
     "sleeper": Preset(
         "a world that sleeps 5 ms, exponentially: who waits for whom",
-        ("env=sleeper:?mean=5", "replicas=16", "epochs=2", "minibatches=4"),
+        ("env=sleeper:?mean=5", "replicas=16", "epochs=2", "minibatches=1"),
         {"rollout": "4,16,64", "schedule": "hts,hts_barrier"},
     ),
     "idle": Preset(

@@ -118,8 +118,10 @@ class Executor:
     def advance(self) -> bool:
         """Do all that can be done; False when there was nothing."""
         may_begin, moved = self.desk.may_begin, False
-        for at in self._mine:
-            if at.step < 0 and at.rollout <= may_begin:
+        for place, at in enumerate(self._mine):
+            if at.stepping:
+                moved |= self._ask_again(place, at)
+            elif at.step < 0 and at.rollout <= may_begin:
                 self._begin(at)
                 moved = True
         if self.partners.answering is not None:
@@ -128,13 +130,18 @@ class Executor:
                 self.partners.answering(pending)
         for place, at in enumerate(self._mine):
             if not at.stepping and at.step >= 0 and self.desk.drained(at.number):
-                self._go_on(place, at)
                 moved = True
-            if at.stepping and self.partners.stepping.is_over(place):
-                at.stepping = False
-                self._ask(at, at.step + 1)
-                moved = True
+                if self._go_on(place, at):  # in turn, the step is over by now
+                    self._ask_again(place, at)
         return moved
+
+    def _ask_again(self, place: int, at: _Progress) -> bool:
+        """Ask for the next step, if the one that was begun is over."""
+        if not self.partners.stepping.is_over(place):
+            return False
+        at.stepping = False
+        self._ask(at, at.step + 1)
+        return True
 
     @property
     def waits_for_version(self) -> bool:
@@ -176,12 +183,12 @@ class Executor:
         self.desk.ask(at.number, at.rollout, step)
         self.partners.asked(at.number)
 
-    def _go_on(self, place: int, at: _Progress) -> None:
-        """What was asked is answered: take the step, or, behind the last one, be done."""
+    def _go_on(self, place: int, at: _Progress) -> bool:
+        """What was asked is answered: begin the step, or, behind the last one, be done (False)."""
         storage = self.storages[at.rollout % 2]
         if at.step == storage.sizes.steps:
             self._finish(at, storage)
-            return
+            return False
         at.stepping = True
         block, step = at.block, at.step
 
@@ -190,6 +197,7 @@ class Executor:
             block.step(storage, step)
 
         self.partners.stepping.start(place, run)
+        return True
 
     def _finish(self, at: _Progress, storage: Storage) -> None:
         """The block's part of its rollout is complete: hash it; the last one reports it."""
