@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from hts.config.records import A2C, LEAST_ROWS, Config, Conv, Experiment, Machine
+from hts.determinism import numerics
 from hts_envs.errors import WorldError
 from hts_envs.registry import parse
 
@@ -130,6 +131,7 @@ def _device(machine: Machine) -> Iterator[str]:
     if not re.fullmatch(r"cuda(:\d+)?", machine.device):
         yield f"machine.device: must be auto, cpu, cuda or cuda:N, got {machine.device!r}"
         return
+    numerics.prepare()
     import torch  # a second of start-up that only people who name a GPU pay
 
     found = torch.cuda.device_count()
@@ -143,6 +145,7 @@ def _precision(config: Config) -> Iterator[str]:
     model, device = config.experiment.model, config.machine.device
     if not isinstance(model, Conv) or model.precision == "float32" or device.startswith("cuda"):
         return
+    numerics.prepare()
     import torch  # paid by people who ask for it, as above
 
     if device == "auto" and torch.cuda.is_available():

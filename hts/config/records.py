@@ -210,7 +210,9 @@ class Machine:
     stepping: Literal["auto", "turns", "threads"] = option(
         "auto", "turns: one block after the other; threads: at once, for steps that wait"
     )
-    replacements: NotNegative = option(20, "processes that may die in an hour and be replaced")
+    replacements: Annotated[int, Range(0)] = option(
+        20, "processes that may die in an hour and be replaced"
+    )
     serial: bool = option(False, "every role in this process, in a fixed order: for debugging")
     jitter: NotNegative = option(0.0, "random delays up to this many milliseconds everywhere")
     barrier: bool = option(False, "swap storages only when every replica has filled one")

@@ -7,6 +7,7 @@ when torch is imported, so `prepare` comes before that.
 
 from __future__ import annotations
 
+import functools
 import os
 import platform
 import sys
@@ -22,6 +23,7 @@ def set_environment() -> None:
     os.environ["MALLOC_TRIM_THRESHOLD_"] = str(1 << 30)
 
 
+@functools.cache  # whoever needs torch may ask; the first one prepares it
 def prepare() -> None:
     """Fix threads, precision and kernels of this process, before torch is imported."""
     assert "torch" not in sys.modules, "numerics are prepared before torch is imported"

@@ -123,6 +123,7 @@ class ParallelRun:
         (seat,) = [seat for seat in self._seats if seat.name == death.role]
         assert seat.child is not None, "who has died was alive"
         seat.child.end()
+        seat.child = None  # an interruption here finds nobody to end
         if isinstance(seat.assignment, executor_process.Assignment):
             blocks = self.crew.blocks_of(seat.assignment.index)
             past = {block: self._heard.past[block] for block in blocks}

@@ -72,7 +72,7 @@ class Child:
         """What it said; RoleFailed when it failed or died."""
         try:
             message = self.pipe.receive()
-        except (EOFError, ConnectionResetError):
+        except (EOFError, OSError):  # an OSError too: it died in the middle of a message
             self._process.join()
             raise RoleDied(self.name, self._end()) from None
         if "error" in message:

@@ -18,7 +18,7 @@ from hts.machine import (
 )
 from hts.memory.arena import Arena
 from hts.memory.desk import Bells, Crew, Desk
-from hts.memory.progress import Learnt
+from hts.memory.learnt import Learnt
 from hts.memory.storage import Storage
 from hts_envs.contract import Array, Spaces
 
@@ -39,7 +39,7 @@ class Blueprint:
         return self.crew.executors + self.crew.actors + 1
 
     def tables(self) -> list[tuple[SharedArray, ...]]:
-        """Storages, desk, clock and versions, in the order in which they lie in memory."""
+        """Storages, desk, clock, versions and what is learnt, in the order of their memory."""
         storage = storage_arrays(self.sizes, self.spaces)
         crew = self.crew
         desk = desk_arrays(len(crew.blocks), crew.executors, crew.replicas)

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import torch
 
 from hts.config import Machine, configure
 from hts.errors import RoleFailed
@@ -33,7 +34,12 @@ EXPERIMENTS = {
     "slow and uneven steps": ("env=sleeper:?mean=2&length=5",),
     "several agents": ("env=python:tests.fakes.team:make",),
     "images, residual net": ("env=sleeper:?mean=0&observation=20x20x2&dtype=uint8", "model=impala"),
-    "football, four frames": ("env=gfootball:run_to_score", "model=conv", "frame_stack=4"),
+    "football, four frames": (
+        "env=gfootball:run_to_score",
+        "model=conv",
+        "model.first=sparse",
+        "frame_stack=4",
+    ),
     "recurrent, in sequences": (
         "env=gym:CartPole-v1",
         "recurrent=gru",
@@ -98,6 +104,17 @@ def test_processes_give_the_digest_of_the_serial_runner(name: str) -> None:
         if "shards=1" in EXPERIMENTS[name]:
             machine = dataclasses.replace(machine, learners=1)
         assert chains(EXPERIMENTS[name], machine) == expected, layout
+
+
+@pytest.mark.skipif(
+    not torch.cpu.get_capabilities().get("avx512_bf16"), reason="this processor has no bfloat16"
+)
+def test_narrow_products_are_the_same_bits_everywhere() -> None:
+    """bfloat16 in acting and learning, with a sparse first layer: small blocks, actors, threads."""
+    sets = (*EXPERIMENTS["football, four frames"], "model.precision=bfloat16")
+    expected = chains(sets, Machine(serial=True))
+    assert expected != chains(EXPERIMENTS["football, four frames"], Machine(serial=True))
+    assert chains(sets, LAYOUTS["small blocks, two actors, two learners"]) == expected
 
 
 @pytest.mark.parametrize("name", ["discrete actions", "slow and uneven steps"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import struct
 from typing import Any
 
 from hts.memory.doorbell import Doorbell
@@ -19,6 +20,12 @@ def answer_the_door(_: Pipe, ours: Doorbell, theirs: Doorbell) -> None:
     while True:
         ours.wait()
         theirs.ring()
+
+
+def tear(pipe: Pipe) -> None:
+    """Die in the middle of a message: its length says more than comes."""
+    os.write(pipe.connection.fileno(), struct.pack("!i", 1000) + b"{")
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def tell(pipe: Pipe, given: Any) -> None:

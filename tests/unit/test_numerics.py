@@ -39,3 +39,24 @@ def test_a_child_keeps_its_large_memory(monkeypatch: pytest.MonkeyPatch) -> None
     first, *others = faults()
     assert first > 10_000
     assert max(others) < 100
+
+
+LOOKED = """
+import contextlib, os, sys
+from hts.config import configure
+from hts.determinism import numerics
+from hts.errors import BadConfig
+with contextlib.suppress(BadConfig):  # looking for the GPU imports torch
+    configure("smoke", ("device=cuda:77",))
+assert "torch" in sys.modules
+numerics.prepare()
+import torch
+print(torch.get_num_threads(), torch.get_num_interop_threads(), os.environ["OMP_NUM_THREADS"])
+"""
+
+
+def test_a_configuration_that_looks_at_torch_leaves_it_prepared() -> None:
+    """A named GPU and bfloat16 are checked before a run begins, and its numerics hold all the same."""
+    command = [sys.executable, "-c", LOOKED]
+    said = subprocess.run(command, capture_output=True, text=True)
+    assert said.stdout.split() == ["1", "1", "1"], said.stderr

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from hts.errors import RoleFailed
+from hts.errors import RoleDied, RoleFailed
 from hts.runtime.process import Child, wait_message
 from tests.fakes import children
 
@@ -104,6 +104,13 @@ def test_a_child_that_is_gone_says_how(role: Callable[..., None], given: int, wo
     """Rule 35: an end without a word is a failure too, exit code 0 included."""
     failure = pytest.raises(RoleFailed, match=f"^learner failed: {re.escape(words)}$")
     with child(role, int(given), name="learner") as one, failure:
+        one.hear()
+
+
+def test_a_message_that_is_torn_is_a_death() -> None:
+    """Killed while it sends, a child has died like any other: it can be replaced."""
+    torn = pytest.raises(RoleDied, match="it was ended by SIGKILL")
+    with child(children.tear) as one, torn:
         one.hear()
 
 
