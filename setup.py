@@ -15,7 +15,7 @@ EXTRAS = {
     "mujoco": ["mujoco>=4.0", "imageio>=2.14"],
     "envpool": ["envpool>=1.2"],
 }
-DEV = ["coverage", "hypothesis", "mypy", "pytest", "pytest-timeout", "ruff", "types-PyYAML"]
+DEV = ["coverage", "greenlet", "hypothesis", "mypy", "pytest", "pytest-timeout", "ruff", "types-PyYAML"]
 
 
 def renamed(package: str, folder: str) -> list[str]:
@@ -39,7 +39,7 @@ setup(
         "hts_envs": ["py.typed"],
         "hts_configs": ["*.yaml", "*/*.yaml"],
     },
-    install_requires=["gymnasium>=1.2", "numpy>=2", "PyYAML>=6", "torch>=2.13"],
+    install_requires=["gymnasium>=1.2", "numpy>=2", "PyYAML>=6", "safetensors>=0.6", "torch>=2.13"],
     extras_require={
         **EXTRAS,
         "all": sorted({need for needs in EXTRAS.values() for need in needs}),
