@@ -97,9 +97,17 @@ class Desk:
     def ask(self, block: int, rollout: int, step: int) -> None:
         """This block waits for the answers of this step (or, behind the last, for its values)."""
         assert self.drained(block), f"I6: block {block} asks before it was answered"
-        ticket = rollout * self._questions + step + 1
+        ticket = self._ticket(rollout, step)
         assert ticket > self.asked[block], "I6: tickets only grow"
         self.asked[block] = ticket
+
+    def _ticket(self, rollout: int, step: int) -> int:
+        return rollout * self._questions + step + 1
+
+    def stand(self, rollouts: int) -> None:
+        """As it is when so many rollouts are filled, and nobody has asked in the next one."""
+        self.asked[:] = self.answered[:] = self._ticket(rollouts - 1, self._questions - 1)
+        self.filled[:] = rollouts
 
     def drained(self, block: int) -> bool:
         """Nothing that this block asked is unanswered."""

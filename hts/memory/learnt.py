@@ -39,8 +39,12 @@ class Learnt:
 
     def complete(self, kept: Mapping[str, Array], chain: str) -> None:
         """One update more is complete."""
-        place = (self.updates + 1) % 2
+        self.stand(self.updates + 1, kept, chain)
+
+    def stand(self, updates: int, kept: Mapping[str, Array], chain: str) -> None:
+        """So many updates are complete, and this was kept after the last of them."""
+        place = updates % 2
         for name, array in kept.items():
             self._arrays[f"kept.{name}"][place] = array
         self._arrays["chain"][place] = np.frombuffer(bytes.fromhex(chain), np.uint8)
-        self._arrays["learnt"][0] += 1
+        self._arrays["learnt"][0] = updates

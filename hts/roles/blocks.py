@@ -109,12 +109,13 @@ class Block(ABC):
         self._stems[rows] = stems(self.seed, Purpose.ACTION, numbers, episodes)
         return self._reset(rows)
 
-    def rebuild(self, storage: Storage, step: int, trail: Array) -> None:
+    def rebuild(self, storage: Storage, step: int, trail: Array, known: int = 0) -> None:
         """Bring fresh simulators to where this block's replicas stand in a storage.
 
         Every running episode is begun again and its recorded actions are taken again; `trail`
         holds those of the latest steps, (replicas, steps, agents, ...), the last one being that of
-        `step` - 1. What is seen on the way must be what still stands in the storage.
+        `step` - 1. What is seen on the way must be what stands in the storage, from the place
+        `known` on.
         """
         if not self.traits.reseeds:
             raise NotRebuilt
@@ -127,8 +128,8 @@ class Block(ABC):
         def hold(rows: Array, left: int, seen: Observation) -> None:
             """These rows see this now, with so many actions left to take."""
             place = storage.sizes.history + step - left
-            if place < 0:
-                return  # older than the storage
+            if place < known:
+                return  # older than what the storage holds
             for name in storage.fields:
                 recorded = storage.arrays[f"frames.{name}"][self._numbers[rows], place]
                 other = (seen[name] != recorded).reshape(len(rows), -1).any(1)

@@ -26,8 +26,13 @@ from hts_envs.contract import Array
 Answering = Callable[[Sequence[int]], None]
 """Answers what these blocks have asked: for an executor whose blocks nobody else answers."""
 
-Past = Mapping[int, Mapping[int, Array]]
-"""By block and rollout: the actions (replicas, steps, ...) of older rollouts than the storages'."""
+
+@dataclass(frozen=True)
+class Past:
+    """What is known of the time before an executor began."""
+
+    actions: Mapping[int, Mapping[int, Array]]  # by block and rollout: (replicas, steps, ...)
+    since: int = 0  # of rollouts before this one only the last frames stand in the storage
 
 
 class Told(Protocol):
@@ -164,10 +169,11 @@ class Executor:
                 continue  # it had not begun
             rollout, step = self.desk.question(at.number)
             storage = self.storages[rollout % 2]
-            older = past.get(at.number, {})
+            older = past.actions.get(at.number, {})
             trail = [older[number] for number in sorted(older) if number < rollout]
             trail.append(storage.action[at.block.slice, :step])
-            at.block.rebuild(storage, step, np.concatenate(trail, axis=1))
+            known = 0 if rollout >= past.since else step
+            at.block.rebuild(storage, step, np.concatenate(trail, axis=1), known)
             at.rollout, at.step = rollout, step
             if step == storage.sizes.steps and rollout < filled:
                 at.rollout, at.step = rollout + 1, -1

@@ -19,7 +19,7 @@ from hts.runtime.clock import Clock
 from hts.runtime.crew import make_blocks
 from hts.runtime.jitter import Jitter
 from hts.runtime.process import Pipe
-from hts.runtime.shared import Inference, Shared, Terms, load
+from hts.runtime.shared import Inference, Shared, Tell, Terms, load
 from hts.runtime.threads import Threads
 
 
@@ -31,7 +31,7 @@ class Assignment:
     terms: Terms
     threads: bool
     inline: Inference | None  # None: actors answer
-    past: Past | None = None  # what a predecessor has left to go on from
+    past: Past = Past({})  # what a predecessor has left to go on from
 
 
 def run(pipe: Pipe, given: Assignment) -> None:
@@ -56,29 +56,27 @@ def run(pipe: Pipe, given: Assignment) -> None:
             bells.actors[crew.actor_of(block)].ring()
 
     pause = Jitter(terms.jitter, f"executor {given.index}")
-    partners = Partners(
-        asked, _Told(pipe, bells.learner), pause, _answering(given, shared, pause), stepping
-    )
+    told = Told(pipe.send, bells.learner)
+    partners = Partners(asked, told, pause, _answering(given, shared, pause), stepping)
     executor = Executor(given.index, blocks, shared.desk, shared.storages, partners)
-    if given.past is not None:
-        executor.resume(given.past)
+    executor.resume(given.past)
     pipe.send(ready=True)
     _drive(executor, clock, bell, "for simulators" if given.threads else "for actors")
 
 
-class _Told:
-    """What goes through the pipe."""
+class Told:
+    """Puts what the executor says into messages."""
 
-    def __init__(self, pipe: Pipe, learner: Doorbell) -> None:
-        self._pipe = pipe
+    def __init__(self, tell: Tell, learner: Doorbell) -> None:
+        self._tell = tell
         self._learner = learner
 
     def ended(self, rollout: int, episodes: list[Episode]) -> None:
-        self._pipe.send(ended=rollout, episodes=[dataclasses.asdict(each) for each in episodes])
+        self._tell(ended=rollout, episodes=[dataclasses.asdict(each) for each in episodes])
 
     def part(self, at: Part) -> None:
         raw = np.ascontiguousarray(at.actions).tobytes()
-        self._pipe.send(raw, part=at.rollout, block=at.block, age=at.age)
+        self._tell(raw, part=at.rollout, block=at.block, age=at.age)
 
     def filled(self, rollout: int) -> None:
         self._learner.ring()

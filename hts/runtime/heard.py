@@ -11,8 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from hts.determinism.digest import Link
 from hts.machine import storage_arrays
 from hts.roles.blocks import Episode
+from hts.runtime.assemble import Updated
 from hts.runtime.shared import Blueprint
 from hts_envs.contract import Array
 
@@ -22,6 +24,7 @@ class Heard:
 
     def __init__(self, blueprint: Blueprint) -> None:
         self.past: list[dict[int, Array]] = [{} for _ in blueprint.crew.blocks]
+        self.told = 0  # updates that have been asked for
         self._blueprint = blueprint
         (self._action,) = [
             declared
@@ -30,40 +33,41 @@ class Heard:
         ]
         self._updates: dict[int, dict[str, Any]] = {}
         self._episodes: dict[int, dict[tuple[int, int], Episode]] = defaultdict(dict)
-        self._parts: dict[int, set[int]] = defaultdict(set)
-        self._next = 0
+        self._ages: dict[int, dict[int, int]] = defaultdict(dict)  # by rollout and block
 
     def take(self, said: dict[str, Any]) -> None:
         """One message of anybody."""
-        if "link" in said and said["link"]["update"] > self._next:
+        if "link" in said and said["link"]["update"] > self.told:
             self._updates.setdefault(said["link"]["update"] - 1, said)
-        elif "ended" in said and said["ended"] >= self._next:
+        elif "ended" in said and said["ended"] >= self.told:
             for facts in said["episodes"]:
                 episode = Episode(**facts)
                 self._episodes[said["ended"]].setdefault(episode.order(), episode)
-        elif "part" in said and said["part"] >= self._next:
-            self._parts[said["part"]].add(said["block"])
-            self._keep(said)
+        elif "part" in said and said["part"] >= self.told:
+            replicas = len(self._blueprint.crew.blocks[said["block"]])
+            actions = np.frombuffer(said["raw"], self._action.dtype)
+            actions = actions.reshape(replicas, *self._action.shape[1:])
+            self.past[said["block"]][said["part"]] = actions
+            self._ages[said["part"]][said["block"]] = said["age"]
 
-    def _keep(self, said: dict[str, Any]) -> None:
-        """The actions of a block's part, and of as many before it as its episodes need."""
-        rollout, kept = said["part"], self.past[said["block"]]
-        replicas = len(self._blueprint.crew.blocks[said["block"]])
-        actions = np.frombuffer(said["raw"], self._action.dtype)
-        kept[rollout] = actions.reshape(replicas, *self._action.shape[1:])
-        needed = -(-said["age"] // self._blueprint.sizes.steps)
-        # One more: a successor may have to begin in the rollout before this one.
-        for old in [number for number in kept if number < rollout - needed]:
-            del kept[old]
+    @property
+    def complete(self) -> bool:
+        """Everything about the next update and its rollout has been said."""
+        parts = self._ages.get(self.told, {})
+        return self.told in self._updates and len(parts) == len(self._blueprint.crew.blocks)
 
-    def has(self, rollout: int) -> bool:
-        """Everything about this rollout and its update has been said."""
-        blocks = len(self._blueprint.crew.blocks)
-        return rollout in self._updates and len(self._parts[rollout]) == blocks
+    def next(self) -> Updated:
+        """The next update, with the episodes that ended in its rollout."""
+        rollout = self.told
+        said, ended = self._updates.pop(rollout), self._episodes.pop(rollout, {}).values()
+        for block, age in self._ages.pop(rollout).items():
+            self._forget(block, rollout - -(-age // self._blueprint.sizes.steps))
+        self.told += 1
+        replicas = [bytes.fromhex(part) for part in said["replicas"]]
+        episodes = sorted(ended, key=Episode.order)
+        return Updated(Link(**said["link"]), said["told"], episodes, replicas)
 
-    def pop(self, rollout: int) -> tuple[dict[str, Any], list[Episode]]:
-        """The update, and the episodes that ended in its rollout; asked for in order, once."""
-        assert rollout == self._next, "rollouts are told in order"
-        self._next += 1
-        del self._parts[rollout]
-        return self._updates.pop(rollout), list(self._episodes.pop(rollout, {}).values())
+    def _forget(self, block: int, rollout: int) -> None:
+        """No episode that runs now, or behind a later update, was running in this rollout."""
+        for old in [number for number in self.past[block] if number <= rollout]:
+            del self.past[block][old]

@@ -31,50 +31,24 @@ class Assignment:
 def run(pipe: Pipe, given: Assignment) -> None:
     """The whole life of the process."""
     numerics.prepare()
-    from hts.determinism.digest import Digest, rollout_digest
-    from hts.memory.versions import Published
     from hts.runtime.assemble import Plan
+    from hts.runtime.learning import Learning
 
     experiment, memory = given.terms.experiment, given.terms.memory
     shared = memory.view()
-    found = Plan(experiment, memory.blueprint.spaces, given.device)
-    published = Published(shared.versions, tuple(memory.blueprint.scaled))
+    found = Plan(experiment, memory.blueprint.spaces, given.device, keep=given.keep)
     learner = load(given.terms.roles.learner)(experiment, found.policy(), given.workers)
-    digest, versions = found.digest(), found.first_versions()
-    if shared.learnt.updates:  # a predecessor has come so far
-        learner.kept.take(shared.learnt.kept())
-        digest = Digest.after(shared.learnt.updates, shared.learnt.chain)
-        newer = range(shared.learnt.updates, shared.learnt.updates + len(versions))
-        versions = [published.read(number).copy() for number in newer]
-    else:
-        for version in versions:
-            published.publish(version)
-    pause = Jitter(given.terms.jitter, "learner")
+    learning = Learning(found, learner, shared, Jitter(given.terms.jitter, "learner"))
     clock = Clock(shared.times[-1])
     pipe.send(ready=True)
-    for rollout in range(shared.learnt.updates, experiment.updates):
-        _let_begin(given, shared, rollout if given.barrier else versions[-1].number)
+    for rollout in range(learning.updates, experiment.updates):
+        newest = learning.versions[-1].number
+        _let_begin(given, shared, rollout if given.barrier else newest)
         while not shared.desk.is_complete(rollout):
             clock.wait(memory.bells.learner, "for executors")
         if given.barrier:
             _let_begin(given, shared, rollout + 1)
-        storage = shared.storages[rollout % 2]
-        storage.version = versions[0].number
-        parts = shared.desk.parts(rollout)
-        if given.keep is not None:
-            given.keep.complete(rollout, storage)
-        pause("update")
-        made, told = learner.update(storage, versions[0], versions[-1], rollout)
-        pause("publish")
-        published.publish(made)
-        versions = [*versions[1:], made]
-        if given.keep is not None:
-            given.keep.learnt(rollout, made.parameters.numpy())
-        link = digest.fold(rollout_digest(parts), made.parameters.numpy().tobytes())
-        replicas = [part.hex() for part in parts]
-        pipe.send(link=dataclasses.asdict(link), told=told, replicas=replicas)
-        # From here on the update is done: storages may be written again, a successor goes on.
-        shared.learnt.complete(learner.kept.arrays(), link.chain)
+        learning.update(pipe.send)
     learner.close()
     while True:  # stays until it is ended, so that a death is never mistaken for an end
         pipe.receive()

@@ -21,15 +21,15 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from hts.config import Machine
-from hts.determinism.digest import Link
 from hts.errors import RoleDied
 from hts.machine import TIMES
-from hts.roles.blocks import Episode
+from hts.roles.executor import Past
 from hts.runtime import actor_process, executor_process, learner_process
 from hts.runtime.assemble import Plan, Updated
 from hts.runtime.heard import Heard
 from hts.runtime.process import Child, wait_message
 from hts.runtime.shared import Inference, Terms, allocate
+from hts.runtime.standing import Standing, look, stand
 
 _HOUR = 3600.0
 
@@ -50,7 +50,7 @@ class _Seat:
 class ParallelRun:
     """One run on several processes."""
 
-    def __init__(self, found: Plan, machine: Machine) -> None:
+    def __init__(self, found: Plan, machine: Machine, begin: Standing | None = None) -> None:
         self.experiment = found.experiment
         self.strategy = found.strategy()
         self.chain = found.digest().chain
@@ -59,9 +59,13 @@ class ParallelRun:
         self.replaced: list[str] = []
         self._most = machine.replacements
         self._deaths: deque[float] = deque()
-        self._memory = allocate(blueprint)
-        self._times = self._memory.view().times
-        self._heard = Heard(blueprint)
+        self._memory, self._heard = allocate(blueprint), Heard(blueprint)
+        self._shared = self._memory.view()
+        self._alive = len(found.first_versions())
+        if begin is not None:
+            stand(self._shared, self._heard, begin)
+            self.chain = begin.chain
+        self._began = self._heard.told
         self._seats = self._assign(found, machine)
         try:
             for seat in self._seats:
@@ -85,7 +89,7 @@ class ParallelRun:
         seats = []
         for index in range(self.crew.executors):
             inline = None if self.crew.actors else inference
-            executor = executor_process.Assignment(index, terms, threads, inline)
+            executor = executor_process.Assignment(index, terms, threads, inline, self._past(index))
             seats.append(_Seat(f"executor {index}", executor_process.run, executor))
         for index in range(self.crew.actors):
             actor = actor_process.Assignment(index, terms, inference)
@@ -98,19 +102,24 @@ class ParallelRun:
 
     def __iter__(self) -> Iterator[Updated]:
         """Update after update, in the order of the rollouts."""
-        for rollout in range(self.experiment.updates):
-            while not self._heard.has(rollout):
+        while self._heard.told < self.experiment.updates:
+            while not self._heard.complete:
                 try:
-                    said = wait_message(self.children)
+                    self._heard.take(wait_message(self.children))
                 except RoleDied as death:
                     self._replace(death)
-                    continue
-                self._heard.take(said)
-            said, ended = self._heard.pop(rollout)
-            link = Link(**said["link"])
-            self.chain = link.chain
-            replicas = [bytes.fromhex(part) for part in said["replicas"]]
-            yield Updated(link, said["told"], sorted(ended, key=Episode.order), replicas)
+            updated = self._heard.next()
+            self.chain = updated.link.chain
+            yield updated
+
+    def standing(self) -> Standing | None:
+        """Where the run stands now; None in the moments when that cannot be seen."""
+        return look(self._shared, self._heard, self._alive)
+
+    def _past(self, executor: int) -> Past:
+        """What a successor of this executor has to know."""
+        blocks = self.crew.blocks_of(executor)
+        return Past({block: self._heard.past[block] for block in blocks}, self._began)
 
     def _replace(self, death: RoleDied) -> None:
         """Start a successor, and wake everybody who may have waited for a ring that was lost."""
@@ -125,8 +134,7 @@ class ParallelRun:
         seat.child.end()
         seat.child = None  # an interruption here finds nobody to end
         if isinstance(seat.assignment, executor_process.Assignment):
-            blocks = self.crew.blocks_of(seat.assignment.index)
-            past = {block: self._heard.past[block] for block in blocks}
+            past = self._past(seat.assignment.index)
             seat.assignment = dataclasses.replace(seat.assignment, past=past)
         seat.start()
         self._memory.bells.ring_all()
@@ -137,9 +145,9 @@ class ParallelRun:
         """Where time went: for each kind of process the shares worked and waited, and for whom."""
         executors, actors = self.crew.executors, self.crew.actors
         kinds = {
-            _plural(executors, "executor"): self._times[:executors],
-            _plural(actors, "actor"): self._times[executors : executors + actors],
-            "learner": self._times[-1:],
+            _plural(executors, "executor"): self._shared.times[:executors],
+            _plural(actors, "actor"): self._shared.times[executors : executors + actors],
+            "learner": self._shared.times[-1:],
         }
         parts = []
         for kind, rows in kinds.items():

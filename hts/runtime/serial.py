@@ -1,70 +1,76 @@
-"""The serial runner: every role in one process, in a fixed order.
+"""The serial runner: the same roles over the same memory, in one process and a fixed order.
 
-It is the reference that every other arrangement of the same roles must equal, bit for bit.
+One executor with one block of all replicas advances until a rollout is complete, then the learner
+learns from it. What is read follows from versions alone, so this run and the parallel one give
+the same digest; this is the one to step through with a debugger.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from hts.config import Machine
-from hts.determinism.digest import rollout_digest
-from hts.memory.desk import Desk
-from hts.memory.storage import Storage
 from hts.memory.versions import Version
 from hts.roles.actor import Actor
-from hts.roles.blocks import Episode
-from hts.roles.executor import Executor, Part, Partners
+from hts.roles.executor import Executor, Partners, Past
 from hts.roles.learner import Learner
 from hts.runtime.assemble import Plan, Updated
 from hts.runtime.crew import make_blocks
+from hts.runtime.executor_process import Told
+from hts.runtime.heard import Heard
 from hts.runtime.jitter import Jitter
+from hts.runtime.learning import Learning
+from hts.runtime.shared import allocate
+from hts.runtime.standing import Standing, look, stand
 from hts_envs.registry import Spec
 
 
 class SerialRun:
     """One run, from its first observation to its last update."""
 
-    def __init__(self, found: Plan, spec: Spec) -> None:
+    def __init__(self, found: Plan, spec: Spec, begin: Standing | None = None) -> None:
         self.experiment = found.experiment
         self.strategy = found.strategy()
-        self._keep = found.keep
+        self.replaced: list[str] = []  # there is nobody who could be
         self._pause = Jitter(found.jitter, "serial")
         blueprint = found.blueprint(Machine(executors=1, actors=0, blocks=1))
-        sizes, spaces = blueprint.sizes, blueprint.spaces
-        self.storages = (Storage(sizes, spaces), Storage(sizes, spaces))
-        self.desk = Desk(blueprint.crew, sizes.steps)
-        self.actor = Actor(found.policy, self.strategy.padding, sizes.replicas)
+        self._memory, self._heard = allocate(blueprint), Heard(blueprint)
+        self._shared = self._memory.view()
+        if begin is not None:
+            stand(self._shared, self._heard, begin)
+        self.storages, self.desk = self._shared.storages, self._shared.desk
+        self.actor = Actor(found.policy, self.strategy.padding, blueprint.sizes.replicas)
         self.learner = Learner(self.experiment, found.policy())
-        self.versions = found.first_versions()
-        self.digest = found.digest()
-        self.replaced: list[str] = []  # there is nobody who could be
-        self._episodes: list[Episode] = []
-        self._partners = Partners(
-            asked=self._asked, told=self, pause=self._pause, answering=self._answer
+        self._learning = Learning(found, self.learner, self._shared, self._pause)
+        told = Told(self._hear, self._memory.bells.learner)
+        partners = Partners(self._asked, told, self._pause, self._answer)
+        self.blocks = make_blocks(
+            self.experiment, spec, blueprint.spaces, list(blueprint.crew.blocks)
         )
-        self.blocks = make_blocks(self.experiment, spec, spaces, list(blueprint.crew.blocks))
-        self.executor = Executor(0, self.blocks, self.desk, self.storages, self._partners)
+        self.executor = Executor(0, self.blocks, self.desk, self.storages, partners)
+        self.executor.resume(Past(dict(enumerate(self._heard.past)), self._heard.told))
 
     def __iter__(self) -> Iterator[Updated]:
         """Rollout after rollout, each with the version that the schedule names."""
-        for rollout in range(self.experiment.updates):
+        for rollout in range(self._heard.told, self.experiment.updates):
             self.desk.may_begin = rollout
             while self.executor.advance():
                 pass
-            assert self.desk.is_complete(rollout), "I2: learnt from when it is complete"
-            behaviour, newest = self.versions[0], self.versions[-1]
-            storage = self.storages[rollout % 2]
-            if self._keep is not None:
-                self._keep.complete(rollout, storage)
-            made, told = self.learner.update(storage, behaviour, newest, rollout)
-            if self._keep is not None:
-                self._keep.learnt(rollout, made.parameters.numpy())
-            parts = self.desk.parts(rollout)
-            link = self.digest.fold(rollout_digest(parts), made.parameters.numpy().tobytes())
-            self.versions = [*self.versions[1:], made]
-            ended, self._episodes = self._episodes, []
-            yield Updated(link, told, sorted(ended, key=Episode.order), parts)
+            self._learning.update(self._hear)
+            yield self._heard.next()
+
+    @property
+    def versions(self) -> list[Version]:
+        """The versions that are alive: acted with now, and next."""
+        return self._learning.versions
+
+    def standing(self) -> Standing | None:
+        """Where the run stands; None before its first update."""
+        return look(self._shared, self._heard, len(self.versions))
+
+    def _hear(self, raw: bytes | None = None, **message: Any) -> None:
+        self._heard.take({**message, "raw": raw})
 
     def _answer(self, blocks: Sequence[int]) -> None:
         self._pause("answer")
@@ -77,20 +83,10 @@ class SerialRun:
     def _asked(self, block: int) -> None:
         """Nobody has to be woken: the executor answers itself."""
 
-    def ended(self, rollout: int, episodes: list[Episode]) -> None:
-        """Episodes of the rollout that is being filled."""
-        self._episodes += episodes
-
-    def part(self, at: Part) -> None:
-        """There is one block: `filled` follows."""
-
-    def filled(self, rollout: int) -> None:
-        """The learner's turn comes."""
-
     @property
     def chain(self) -> str:
         """The digest so far."""
-        return self.digest.chain
+        return self._learning.chain
 
     def time_budget(self) -> str:
         """Where time went: in one process, everything waits for everything."""
@@ -98,3 +94,4 @@ class SerialRun:
 
     def close(self) -> None:
         self.executor.close()
+        self._memory.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from hts.config import Experiment
 from hts.machine import (
@@ -83,6 +83,12 @@ class Shared:
 def allocate(blueprint: Blueprint) -> Memory:
     """Memory and doorbells for a run, in the process that starts it."""
     return Memory(blueprint, Arena.create(blueprint.tables()), Bells.of(blueprint.crew))
+
+
+class Tell(Protocol):
+    """Whoever listens: a message of plain values, and bytes beside them."""
+
+    def __call__(self, raw: bytes | None = None, **message: Any) -> None: ...
 
 
 @dataclass(frozen=True)

@@ -27,17 +27,18 @@ from tests.fakes.small_worlds import Small
 SMALL = "python:tests.fakes.small_worlds:Small"
 PLAIN = A2C(learning_rate=0.01, learning_rate_schedule="constant", max_gradient_norm=1e9)
 
+Collected = tuple[SerialRun, Storage, list[Version]]
+
 
 @pytest.fixture
-def collected() -> tuple[SerialRun, Storage]:
-    """A run of A2C after its first update, and the rollout that is learnt from next."""
+def collected() -> Collected:
+    """A run of A2C after its second update, what it learnt from, and with which versions."""
     run = serial(experiment(algo=PLAIN, updates=4))
     updates = iter(run)
     next(updates)
     before = list(run.versions)
     next(updates)
-    run.versions = before
-    return run, run.storages[1]
+    return run, run.storages[1], before
 
 
 @pytest.mark.parametrize(
@@ -159,13 +160,12 @@ def stepped(newest: Version, gradient: Tensor) -> Tensor:
     return theta.detach()
 
 
-def test_one_step_of_a2c_is_equation_6(collected: tuple[SerialRun, Storage]) -> None:
+def test_one_step_of_a2c_is_equation_6(collected: Collected) -> None:
     """theta_{j+1} = theta_j + step of the gradient at theta_{j-1} on the data of theta_{j-1}.
 
     The gradient is summed in another order than the learner's, so float32's last digits may differ.
     """
-    run, storage = collected
-    behaviour, newest = run.versions
+    run, storage, (behaviour, newest) = collected
     assert not torch.equal(behaviour.parameters, newest.parameters)
     learner = Learner(run.experiment, run.learner.policy)
     gradient = by_hand(run, storage, behaviour, None)
@@ -179,11 +179,10 @@ def test_one_step_of_a2c_is_equation_6(collected: tuple[SerialRun, Storage]) -> 
 
 @pytest.mark.parametrize("correction", ["none", "truncated_is"])
 def test_other_corrections_take_the_gradient_at_the_newest(
-    collected: tuple[SerialRun, Storage], correction: str
+    collected: Collected, correction: str
 ) -> None:
     """Without correction, or weighted by min(1, newest / behaviour): from theta_j, at theta_j."""
-    run, storage = collected
-    behaviour, newest = run.versions
+    run, storage, (behaviour, newest) = collected
     asked = dataclasses.replace(run.experiment, correction=correction)
     old = torch.from_numpy(storage.log_prob.reshape(-1)) if correction == "truncated_is" else None
     gradient = by_hand(run, storage, newest, old)
@@ -290,10 +289,9 @@ def test_parameters_that_are_not_finite_are_refused() -> None:
         outcome(experiment(algo=steep))
 
 
-def test_a_rollout_of_another_version_is_refused(collected: tuple[SerialRun, Storage]) -> None:
+def test_a_rollout_of_another_version_is_refused(collected: Collected) -> None:
     """I3: a rollout is learnt from with the version that made it, or not at all."""
-    run, storage = collected
-    behaviour, newest = run.versions
+    run, storage, (behaviour, newest) = collected
     with pytest.raises(AssertionError, match="I3"):
         run.learner.update(storage, newest, newest, 1)
     assert storage.version == behaviour.number

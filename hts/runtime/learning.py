@@ -1,0 +1,66 @@
+"""The learner's turns over shared memory: from complete rollouts to published versions.
+
+What is kept of a turn is written before the turn counts as complete, so that whoever comes after
+this one goes on from the last complete turn, wherever this one ended.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from hts.determinism.digest import Digest, rollout_digest
+from hts.memory.versions import Published
+from hts.roles.learner import Learner
+from hts.runtime.assemble import Plan
+from hts.runtime.jitter import Jitter
+from hts.runtime.shared import Shared, Tell
+
+
+class Learning:
+    """A learner, the versions that are alive, and the digest so far."""
+
+    def __init__(self, found: Plan, learner: Learner, shared: Shared, pause: Jitter) -> None:
+        self.learner = learner
+        self._shared = shared
+        self._keep = found.keep
+        self._pause = pause
+        self._published = Published(shared.versions, tuple(found.scale().moments))
+        self._digest, self.versions = found.digest(), found.first_versions()
+        if self.updates:  # a predecessor has come so far
+            learner.kept.take(shared.learnt.kept())
+            self._digest = Digest.after(self.updates, shared.learnt.chain)
+            alive = range(self.updates, self.updates + len(self.versions))
+            self.versions = [self._published.read(number).copy() for number in alive]
+        else:
+            for version in self.versions:
+                self._published.publish(version)
+
+    @property
+    def updates(self) -> int:
+        """How many turns are complete."""
+        return self._shared.learnt.updates
+
+    @property
+    def chain(self) -> str:
+        """The digest after the last of them."""
+        return self._digest.chain
+
+    def update(self, tell: Tell) -> None:
+        """The next turn: its rollout is complete, and may be written again when this returns."""
+        rollout, desk = self.updates, self._shared.desk
+        assert desk.is_complete(rollout), "I2: learnt from when it is complete"
+        storage, parts = self._shared.storages[rollout % 2], desk.parts(rollout)
+        storage.version = self.versions[0].number
+        if self._keep is not None:
+            self._keep.complete(rollout, storage)
+        self._pause("update")
+        made, told = self.learner.update(storage, self.versions[0], self.versions[-1], rollout)
+        self._pause("publish")
+        self._published.publish(made)
+        self.versions = [*self.versions[1:], made]
+        if self._keep is not None:
+            self._keep.learnt(rollout, made.parameters.numpy())
+        link = self._digest.fold(rollout_digest(parts), made.parameters.numpy().tobytes())
+        replicas = [part.hex() for part in parts]
+        tell(link=dataclasses.asdict(link), told=told, replicas=replicas)
+        self._shared.learnt.complete(self.learner.kept.arrays(), link.chain)

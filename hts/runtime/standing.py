@@ -1,0 +1,137 @@
+"""Where a run stands between two updates: everything that the rest of it follows from.
+
+After update u versions u and u + 1 are alive, every replica has done its part of rollout u - 1,
+and no rollout from u on has been learnt from. So this is all: those versions, what the learner
+keeps, the digest, and of each replica the number and age of its running episode, the actions since
+its begin, its recurrent state, and the frames that its next stack needs, which are what a
+simulator that is rebuilt from those actions must show.
+
+A run that goes on from here finds its memory as if everybody had died at this boundary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from hts.machine import ALIVE
+from hts.runtime.heard import Heard
+from hts.runtime.shared import Shared
+from hts_envs.contract import Array
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Plain arrays, none of them shared; the same for every machine layout."""
+
+    updates: int
+    chain: str
+    arrays: Mapping[str, Array]
+
+    def part(self, prefix: str) -> dict[str, Array]:
+        """The arrays of one part, by their names in it."""
+        return {
+            name.removeprefix(prefix): array
+            for name, array in self.arrays.items()
+            if name.startswith(prefix)
+        }
+
+
+def look(shared: Shared, heard: Heard, alive: int) -> Standing | None:
+    """Where a run stands while it goes on; None in the moments when that cannot be seen.
+
+    Nothing that is read here is written before the learner has completed one more update.
+    """
+    updates = shared.learnt.updates
+    if updates != heard.told or not updates:
+        return None
+    began = [_rollout(shared, block) >= updates for block in range(len(shared.desk.crew.blocks))]
+    replicas = _replicas(shared, updates, began)
+    found = {
+        **{f"kept.{name}": array.copy() for name, array in shared.learnt.kept().items()},
+        **{
+            f"versions.{name}": array[
+                [number % ALIVE for number in range(updates, updates + alive)]
+            ]
+            for name, array in shared.versions.items()
+            if name != "published"
+        },
+        **{f"replicas.{name}": array for name, array in replicas.items()},
+        "actions": _actions(heard, updates, replicas["age"]),
+    }
+    chain = shared.learnt.chain
+    ahead = any(_rollout(shared, block) > updates for block, at in enumerate(began) if not at)
+    if ahead or shared.learnt.updates != updates:
+        return None
+    return Standing(updates, chain, found)
+
+
+def stand(shared: Shared, heard: Heard, standing: Standing) -> None:
+    """Arrange memory in which nothing has happened yet as if everybody had died there."""
+    last = standing.updates - 1
+    storage, steps = shared.storages[last % 2], shared.storages[0].sizes.steps
+    replicas = standing.part("replicas.")
+    for name, array in replicas.items():
+        if name.startswith("frames."):
+            storage.arrays[name][:, steps:] = array
+        else:
+            storage.arrays[name][:, steps] = array
+    trail = _trail(standing.arrays["actions"], replicas["age"], steps)
+    storage.action[:] = trail[:, -steps:]
+    for block, rows in enumerate(shared.desk.crew.blocks):
+        mine = trail[rows.start : rows.stop]
+        heard.past[block] = {last - 1: mine[:, :-steps], last: mine[:, -steps:]}
+    for name, array in standing.part("versions.").items():
+        for number, version in enumerate(array, standing.updates):
+            shared.versions[name][number % ALIVE] = version
+            shared.versions["published"][number % ALIVE] = number + 1
+    shared.learnt.stand(standing.updates, standing.part("kept."), standing.chain)
+    shared.desk.stand(standing.updates)
+    heard.told = standing.updates
+
+
+def _rollout(shared: Shared, block: int) -> int:
+    """The rollout that this block has asked in last."""
+    return shared.desk.question(block)[0]
+
+
+def _replicas(shared: Shared, updates: int, began: list[bool]) -> dict[str, Array]:
+    """Where the replicas stood between the two rollouts, from the storage where it still stands."""
+    found: dict[str, list[Array]] = {}
+    for rows, begun in zip(shared.desk.crew.blocks, began, strict=True):
+        storage = shared.storages[(updates if begun else updates - 1) % 2]
+        step = 0 if begun else storage.sizes.steps
+        mine = slice(rows.start, rows.stop)
+        for name in ("age", "episode", *(("state",) if storage.sizes.state else ())):
+            found.setdefault(name, []).append(storage.arrays[name][mine, step].copy())
+        for field in storage.fields:
+            name = f"frames.{field}"
+            frames = storage.arrays[name][mine, step : step + storage.sizes.history + 1]
+            found.setdefault(name, []).append(frames.copy())
+    return {name: np.concatenate(parts) for name, parts in found.items()}
+
+
+def _actions(heard: Heard, updates: int, ages: Array) -> Array:
+    """The actions of every running episode, one replica's after the other's."""
+    found = []
+    ages_left = ages.tolist()
+    for past in heard.past:
+        trail = np.concatenate(
+            [past[number] for number in sorted(past) if number < updates], axis=1
+        )
+        for mine in trail:
+            age = ages_left.pop(0)
+            assert age <= len(mine), "every action of a running episode has been heard"
+            found.append(mine[len(mine) - age :])
+    return np.concatenate(found)
+
+
+def _trail(actions: Array, ages: Array, steps: int) -> Array:
+    """The actions of all replicas, aligned at their ends; at least a rollout of each."""
+    length = steps + int(max(0, ages.max() - steps))
+    trail = np.zeros((len(ages), length, *actions.shape[1:]), actions.dtype)
+    for row, mine in enumerate(np.split(actions, np.cumsum(ages)[:-1])):
+        trail[row, length - len(mine) :] = mine
+    return trail
