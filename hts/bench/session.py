@@ -80,7 +80,7 @@ def _outcome(config: Config, found: Found, seconds: float) -> Outcome:
     reading, failure = None, ""
     try:
         planned = plan(experiment, spec, device, config.machine.jitter)
-        reading = run_machine(planned, spec, layout.machine, seconds)
+        reading = run_machine(planned, layout.machine, seconds)
     except RoleFailed as error:
         failure = str(error)
     return Outcome(config, found, known, layout.machine, layout.why, reading, failure)

@@ -42,9 +42,9 @@ def endless(experiment: Experiment) -> Experiment:
     return dataclasses.replace(experiment, steps=experiment.rows * 10**9)
 
 
-def run_machine(found: Plan, spec: Spec, machine: Machine, seconds: float) -> Reading:
+def run_machine(found: Plan, machine: Machine, seconds: float) -> Reading:
     """Train for so long, or until one update was seen after the warm part."""
-    run = make_run(found, spec, machine)
+    run = make_run(found, machine)
     try:
         updates = iter(run)
         begun = time.perf_counter()

@@ -6,11 +6,11 @@ import argparse
 import itertools
 import json
 import math
-import signal
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from hts import signals
 from hts.bench.presets import PRESETS, Preset
 from hts.cli import shell, train
 from hts.config import Config, Given, configure
@@ -69,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _bench(typed: argparse.Namespace) -> int:
     preset = _preset(typed.preset)
     seconds, configs = _seconds(typed.seconds), _configs(typed, preset)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends a run as Ctrl-C does
+    signals.listen()
     numerics.prepare()
     from hts.bench.session import Asked
 

@@ -1,4 +1,7 @@
-"""`hts-check ENV`: is this simulator sound and deterministic, how fast, on which machine?"""
+"""`hts-check ENV`: is this simulator sound and deterministic, how fast, on which machine?
+
+`hts-check --replay FILE`: does what failed in a run fail again?
+"""
 
 from __future__ import annotations
 
@@ -10,19 +13,26 @@ import math
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from hts.cli import shell
 from hts.determinism import numerics
+from hts.soundness import reproduce
+from hts.soundness.case import Case
 from hts.soundness.examine import Budget, examine
 from hts.soundness.findings import Report
 from hts.soundness.listing import environments, families, render_environments, render_families
 from hts.soundness.render import render
+from hts.soundness.replay import LIMIT
 
 DESCRIPTION = """\
 Is this simulator sound and deterministic? Runs it several times, here and in a
 fresh process, with random actions, compares every bit, and looks at what it
 returns. Then says how long its steps take and which machine suits it.
+
+With --replay: takes what failed in a run again, from the case that the run
+wrote, twice, each time in a fresh process, and says whether it fails again.
 """
 
 EPILOG = """\
@@ -31,6 +41,7 @@ examples:
   hts-check 'gfootball:3v1?agents=3' --seconds 60
   hts-check --list             which families of environments can be used here
   hts-check --list gfootball   the environments of one family, and their options
+  hts-check --replay runs/NAME/case-1.safetensors --limit 30
 
 keys of --json:
   format       1; a key is never renamed within a format
@@ -45,7 +56,14 @@ keys of --json:
                reset_share, episode_length_mean, memory_of_replica_bytes
   suggestion   executors, replicas (of each executor), rollout, each also with _why
 
-exit code: 0 sound (warnings and notes included), 1 unsound, 2 wrong usage
+and with --replay:
+  format       1
+  environment, seed, replicas, failed (a replica or null), failure (kind, words)
+  comes_again, differs, strayed (where, or null), replays: a list of calls,
+               seconds, where, failure
+
+exit code: 0 sound (warnings and notes included), 1 unsound, 2 wrong usage;
+with --replay 0 when the failure does not come again, 1 when it does
 """
 
 
@@ -53,7 +71,10 @@ def parser() -> argparse.ArgumentParser:
     """The command line of `hts-check`."""
     made = shell.Parser(
         prog="hts-check",
-        usage="hts-check ENV [options]\n       hts-check --list [FAMILY]",
+        usage=(
+            "hts-check ENV [options]\n       hts-check --list [FAMILY]\n"
+            "       hts-check --replay FILE [--limit SECONDS]"
+        ),
         description=DESCRIPTION,
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -66,6 +87,13 @@ def parser() -> argparse.ArgumentParser:
         nargs="?",
         const="",
         help="list the families, or the environments and options of one",
+    )
+    made.add_argument("--replay", metavar="FILE", help="take a case again that a run has written")
+    made.add_argument(
+        "--limit",
+        type=_seconds,
+        metavar="SECONDS",
+        help=f"with --replay: so long without progress is a hang ({LIMIT:g})",
     )
     made.add_argument("--json", action="store_true", help="print one JSON object instead of text")
     made.add_argument(
@@ -124,11 +152,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     made = parser()
     try:
         asked = made.parse_args(argv)
-        if (asked.environment is None) == (asked.list is None):
-            made.error("name one environment, such as gym:CartPole-v1, or use --list")
+        if [asked.environment, asked.list, asked.replay].count(None) != 2:
+            made.error("name one environment, such as gym:CartPole-v1, or use --list or --replay")
+        if asked.limit is not None and asked.replay is None:
+            made.error("--limit belongs to --replay")
     except SystemExit as end:
         return int(end.code or 0)
-    work = _list if asked.list is not None else _examine
+    work = _list if asked.list is not None else _replay if asked.replay is not None else _examine
     return shell.run("hts-check", lambda: work(asked))
 
 
@@ -154,6 +184,18 @@ def _examine(asked: argparse.Namespace) -> int:
         colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
         print(render(report, colour=colour, unicode=encoding.startswith("utf")))
     return shell.DONE if report.sound else shell.FAILED
+
+
+def _replay(asked: argparse.Namespace) -> int:
+    case = Case.read(Path(asked.replay))
+    with _own_output(), _progress() as tell:
+        found = reproduce.reproduce(case, asked.limit or LIMIT, tell)
+    if asked.json:
+        print(json.dumps(reproduce.as_json(found), indent=2, allow_nan=False))
+    else:
+        encoding = sys.stdout.encoding or "ascii"
+        print(reproduce.render(found).encode(encoding, "replace").decode(encoding))
+    return shell.FAILED if found.comes_again else shell.DONE
 
 
 def as_json(report: Report) -> dict[str, Any]:

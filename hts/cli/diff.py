@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from hts import signals
 from hts.cli import shell
 from hts.config import Config, Machine
 from hts.determinism import numerics
@@ -141,7 +141,7 @@ def _look_again(ours: Recorded, theirs: Recorded, parted: Parted, *, serial: boo
     """Run both again up to where they part, and name the step, the field and both values."""
     try:
         configs = [_configuration(run) for run in (ours, theirs)]
-        signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends it as Ctrl-C does
+        signals.listen()
         numerics.prepare()
         from hts.runtime.again import Setting, again
 

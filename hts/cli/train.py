@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from hts import signals
 from hts.cli import shell
 from hts.cli.show_config import show_config
-from hts.config import Given, Resolved, configure, ready_configs
+from hts.config import Given, configure, ready_configs
+from hts.config.sources import from_sets
 from hts.determinism import numerics
 from hts.errors import WrongUsage
+from hts.report.resume import Resumed, resume
 from hts_envs.spelling import hint
 
 DESCRIPTION = "Train an agent: fast, and with the same result on any machine layout."
@@ -82,6 +84,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     made = parser()
     made.add_argument("--run-dir", type=Path, metavar="DIR", help="new directory for the run")
     made.add_argument(
+        "--resume",
+        type=Path,
+        metavar="RUN_DIR",
+        help="go on with a run that was interrupted, on this or another machine layout",
+    )
+    made.add_argument(
+        "--checkpoint", metavar="UPDATE", help="with --resume: from this one, not the newest"
+    )
+    made.add_argument(
         "--show-config",
         action="store_true",
         help="print the resolved configuration with the origin of each value, and end",
@@ -91,11 +102,36 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _train(typed: argparse.Namespace) -> int:
-    resolved = configure(typed.config, typed.set, flags(typed))
+    resumed = _resumed(typed)
+    if resumed is None:
+        resolved = configure(typed.config, typed.set, flags(typed))
+    else:
+        resolved = resumed.resolved
     if typed.show_config:
         print(show_config(resolved, colour=sys.stdout.isatty()))
         return shell.DONE
-    return _run(resolved, typed.run_dir)
+    signals.listen()  # SIGTERM ends a run as Ctrl-C does
+    numerics.prepare()
+    from hts.runtime.train import go_on, train  # imports torch, whose numerics had to be set first
+
+    return train(resolved, typed.run_dir) if resumed is None else go_on(resumed)
+
+
+def _resumed(typed: argparse.Namespace) -> Resumed | None:
+    """The run to go on with, where one was named."""
+    if typed.resume is None:
+        if typed.checkpoint is not None:
+            raise WrongUsage("--checkpoint: it says where --resume goes on")
+        return None
+    for name in ("config", "run_dir"):
+        if getattr(typed, name) is not None:
+            flag = f"--{name.replace('_', '-')}"
+            raise WrongUsage(f"{flag}: --resume goes on with the run that it names, and in there")
+    said = typed.checkpoint
+    if said is not None and not said.isdigit():
+        raise WrongUsage(f"--checkpoint: must be a number of updates, got {said!r}")
+    given = [*from_sets(typed.set), *flags(typed)]
+    return resume(typed.resume, given, None if said is None else int(said))
 
 
 def flags(typed: argparse.Namespace) -> list[Given]:
@@ -113,15 +149,6 @@ def flags(typed: argparse.Namespace) -> list[Given]:
         given.append(Given("experiment.schedule", schedule, "--schedule"))
         given.append(Given("machine.barrier", barrier, "--schedule"))
     return given
-
-
-def _run(resolved: Resolved, run_dir: Path | None) -> int:
-    """Train, write the record of the run, and say how it ended."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends a run as Ctrl-C does
-    numerics.prepare()
-    from hts.runtime.train import train  # imports torch, whose numerics had to be set first
-
-    return train(resolved, run_dir)
 
 
 if __name__ == "__main__":

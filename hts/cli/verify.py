@@ -6,13 +6,13 @@ import argparse
 import contextlib
 import dataclasses
 import itertools
-import signal
 import sys
 import traceback
 import typing
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from hts import signals
 from hts.cli import shell, train
 from hts.config import Config, Experiment, Given, Machine, configure
 from hts.config.check import check
@@ -69,7 +69,7 @@ def _verify(typed: argparse.Namespace) -> int:
     config, axes = _asked(typed)
     updates = _updates(typed.updates, config.experiment)
     layouts = _layouts(config, axes)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends it as Ctrl-C does
+    signals.listen()
     numerics.prepare()
     from hts.runtime.busy import busy_cores
 

@@ -213,6 +213,8 @@ class Machine:
     replacements: Annotated[int, Range(0)] = option(
         20, "processes that may die in an hour and be replaced"
     )
+    checkpoint_every: NotNegative = option(60.0, "seconds between checkpoints; 0: one at the end")
+    checkpoints: Annotated[int, Range(1)] = option(3, "the newest ones are kept")
     serial: bool = option(False, "every role in this process, in a fixed order: for debugging")
     jitter: NotNegative = option(0.0, "random delays up to this many milliseconds everywhere")
     barrier: bool = option(False, "swap storages only when every replica has filled one")

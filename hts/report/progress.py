@@ -7,6 +7,7 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -28,11 +29,33 @@ class Progress:
     scores: deque[float] = field(default_factory=lambda: deque(maxlen=_RECENT))
     lengths: deque[float] = field(default_factory=lambda: deque(maxlen=_RECENT))
     episodes: int = 0
+    spent: float = 0.0  # seconds before this run went on
     _told: float = 0.0
+    _first: int = 0
 
     def start(self) -> None:
         """The clock runs from here: what came before was preparation."""
-        self.started = time.perf_counter()
+        self.started = time.perf_counter() - self.spent
+        self._told = self.spent
+        self._first = self.updates
+
+    def state(self) -> dict[str, Any]:
+        """What it takes to go on counting."""
+        return {
+            "updates": self.updates,
+            "episodes": self.episodes,
+            "returns": list(self.returns),
+            "scores": list(self.scores),
+            "lengths": list(self.lengths),
+            "spent": self.seconds,
+        }
+
+    def take(self, state: Mapping[str, Any]) -> None:
+        """Go on counting from there."""
+        self.updates, self.episodes = state["updates"], state["episodes"]
+        self.spent = state["spent"]
+        for name in ("returns", "scores", "lengths"):
+            getattr(self, name).extend(state[name])
 
     @property
     def steps(self) -> int:
@@ -71,7 +94,7 @@ class Progress:
         self._told = self.seconds
         parts = [
             f"{self.steps:>11,} of {self.experiment.steps:,} steps",
-            f"{self.steps / self.seconds:>7,.0f}/s",
+            f"{self._speed:>7,.0f}/s",
             *(f"{name} {mean:.3g}" for name, mean in self._recent().items() if name != "length"),
             f"entropy {metrics.get('train/entropy', 0.0):.3f}",
             f"digest {chain[:8]}",
@@ -86,13 +109,19 @@ class Progress:
             "steps": self.steps,
             "updates": self.updates,
             "digest": digest,
-            "sps": round(self.steps / self.seconds, 1),
+            "sps": round(self._speed, 1),
             "seconds": round(self.seconds, 1),
             "episodes": self.episodes,
             "return_mean": recent.get("return"),
             "score_mean": recent.get("score"),
             "lag": 1 if self.experiment.schedule == "hts" else 0,
         }
+
+    @property
+    def _speed(self) -> float:
+        """Steps in a second, since the clock was started."""
+        steps = (self.updates - self._first) * self.experiment.rows
+        return steps / max(self.seconds - self.spent, 1e-9)
 
     def _recent(self) -> dict[str, float]:
         """Means over the latest episodes that ended."""

@@ -27,6 +27,7 @@ class Recorded:
     path: Path
     identity: str
     config: Mapping[str, Any]
+    asked: Mapping[str, Any]  # of the machine, before anything was chosen for it
     facts: Mapping[str, str]
     result: Mapping[str, Any]
 
@@ -101,6 +102,7 @@ def read(path: Path) -> Recorded:
         path,
         identity,
         config,
+        manifest.get("asked") or {},
         {name: str(value) for name, value in facts.items()},
         _object(ended) if ended.exists() else {},
     )

@@ -3,12 +3,14 @@
 manifest.json    what was run: configuration, origins, identity, versions, numerics
 metrics.jsonl    a line for each update
 digests.jsonl    a line for each update: update, rollout, parameters, chain, replicas
+checkpoints/     what the run can go on from: the newest few
 result.json      how it ended: status, steps, updates, digest, steps/s, seconds, return
 """
 
 from __future__ import annotations
 
 import dataclasses
+import fcntl
 import json
 import os
 import subprocess
@@ -18,11 +20,13 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from hts.config import Config, Resolved, flatten
+from hts.config import Config, Machine, Resolved, flatten
 from hts.determinism import numerics
 from hts.determinism.digest import Link, marks
 from hts.errors import WrongUsage
+from hts.report.lines import Lines, cut
 
+METRICS, DIGESTS = "metrics.jsonl", "digests.jsonl"
 PACKAGES = ("hts", "torch", "numpy", "gymnasium", "gfootball", "ale-py", "mujoco", "envpool")
 
 
@@ -35,38 +39,91 @@ def default_path(config: Config) -> Path:
 
 
 class RunDirectory:
-    """The directory of one run; it must not exist before."""
+    """The directory of one run, held by the process that writes it."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, held: int, later: Mapping[int, str]) -> None:
+        self.path = path
+        self._held = held
+        self._later = later
+        self._metrics, self._digests = Lines(path / METRICS), Lines(path / DIGESTS)
+
+    @staticmethod
+    def new(path: Path) -> RunDirectory:
+        """One that does not exist yet."""
         try:
             path.mkdir(parents=True)
         except FileExistsError:
             raise WrongUsage(f"--run-dir {path}: it exists already; name a new one") from None
         except OSError as error:
             raise WrongUsage(f"--run-dir {path}: cannot be made: {error.strerror}") from None
-        self.path = path
-        self._metrics = (path / "metrics.jsonl").open("w", encoding="utf-8")
-        self._digests = (path / "digests.jsonl").open("w", encoding="utf-8")
+        return RunDirectory(path, _hold(path), {})
 
-    def manifest(self, resolved: Resolved, device: str) -> None:
+    @staticmethod
+    def again(path: Path, updates: int) -> RunDirectory:
+        """That of a run which goes on behind so many updates.
+
+        What was written about later ones is taken back; it has to come out the same again.
+        """
+        held = _hold(path)
+        try:
+            cut(path / METRICS, updates)
+            later = [json.loads(line) for line in cut(path / DIGESTS, updates)]
+            for name in ("result.json", "failure.txt"):  # how it ended before
+                (path / name).unlink(missing_ok=True)
+        except OSError as error:
+            raise WrongUsage(f"{path}: it cannot be written: {error.strerror}") from None
+        return RunDirectory(path, held, {line["update"]: line["chain"] for line in later})
+
+    def manifest(self, resolved: Resolved, chosen: Machine, device: str) -> None:
         """What is run, and under which numerics."""
         experiment = resolved.config.experiment
         record = {
             "experiment": experiment.identity(),
-            "config": flatten(resolved.config),
+            "config": flatten(Config(experiment=experiment, machine=chosen)),
             "origins": dict(resolved.origins),
-            "numerics": numerics.describe(device),
-            "versions": _versions(),
-            "commit": _commit(),
+            "asked": _asked(resolved),
+            **_conditions(device),
+            "legs": [_leg(0)],
         }
         self._write("manifest.json", record)
 
-    def update(self, link: Link, metrics: Mapping[str, float], replicas: Sequence[bytes]) -> None:
-        """One line in each record; flushed, so that a killed run has told all it did."""
+    def goes_on(self, resolved: Resolved, chosen: Machine, device: str, updates: int) -> list[str]:
+        """The manifest of the next leg; returns what is not as it was in the one before."""
+        before = json.loads((self.path / "manifest.json").read_text(encoding="utf-8"))
+        now = _conditions(device)
+        changed = [
+            f"{name} {was.get(name)} is {now_is.get(name)} now"
+            for was, now_is in ((before[part], now[part]) for part in ("versions", "numerics"))
+            for name in sorted({*was, *now_is})
+            if was.get(name) != now_is.get(name)
+        ]
+        config = flatten(Config(experiment=resolved.config.experiment, machine=chosen))
+        legs = [*before.get("legs", []), _leg(updates)]
+        record = {**before, **now, "config": config, "asked": _asked(resolved), "legs": legs}
+        self._write("manifest.json", record)
+        return changed
+
+    def update(
+        self, link: Link, metrics: Mapping[str, float], replicas: Sequence[bytes]
+    ) -> str | None:
+        """One line in each record; says when this update came out otherwise before."""
         digests = {**dataclasses.asdict(link), "replicas": marks(replicas)}
         for file, record in ((self._digests, digests), (self._metrics, metrics)):
-            file.write(json.dumps(record) + "\n")
-            file.flush()
+            file.add(json.dumps(record) + "\n")
+        if self._later.get(link.update, link.chain) == link.chain:
+            return None
+        self._later = {}
+        return f"update {link.update} came out otherwise before the run was interrupted"
+
+    @property
+    def trouble(self) -> str | None:
+        """Why lines wait in memory, where they do."""
+        return self._digests.trouble or self._metrics.trouble
+
+    def sync(self) -> None:
+        """Bring every line to the disk; OSError where it does not take them."""
+        for file in (self._digests, self._metrics):
+            file.sync()
 
     def failure(self, text: str) -> None:
         """What went wrong, with its traceback."""
@@ -75,8 +132,12 @@ class RunDirectory:
     def result(self, record: Mapping[str, Any]) -> None:
         """How the run ended."""
         self._write("result.json", record)
+
+    def close(self) -> None:
+        """Let go of it, and whoever wants may go on with it."""
         self._metrics.close()
         self._digests.close()
+        os.close(self._held)
 
     def _write(self, name: str, record: Mapping[str, Any]) -> None:
         """Whole or not at all: written beside its place, then moved there."""
@@ -85,7 +146,39 @@ class RunDirectory:
         os.replace(beside, self.path / name)
 
 
-def _versions() -> dict[str, str]:
+def _hold(path: Path) -> int:
+    """Hold the directory as long as this process lives; WrongUsage when somebody else does."""
+    held = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(held)
+        raise WrongUsage(f"{path}: this run is going on, in another process") from None
+    return held
+
+
+def _asked(resolved: Resolved) -> dict[str, Any]:
+    """The machine as it was asked for, before anything was chosen for it."""
+    values = flatten(resolved.config)
+    return {name: value for name, value in values.items() if name.startswith("machine.")}
+
+
+def _conditions(device: str) -> dict[str, Any]:
+    """What the bits of a run may depend on, besides its experiment."""
+    return {
+        "numerics": numerics.describe(device),
+        "versions": versions(),
+        "commit": _commit(),
+    }
+
+
+def _leg(updates: int) -> dict[str, Any]:
+    """One of the pieces in which a run was run."""
+    return {"behind": updates, "began": datetime.now().isoformat(timespec="seconds")}
+
+
+def versions() -> dict[str, str]:
+    """Of every package that may change a result."""
     found = {}
     for package in PACKAGES:
         try:

@@ -49,7 +49,7 @@ def updates(setting: Setting, count: int, keep: Keep | None = None) -> list[Upda
     spec = parse(setting.experiment.env)
     machine = setting.machine
     found = plan(setting.experiment, spec, device_of(machine), machine.jitter)
-    run = make_run(dataclasses.replace(found, keep=keep), spec, machine)
+    run = make_run(dataclasses.replace(found, keep=keep), machine)
     try:
         return list(itertools.islice(run, count))
     finally:

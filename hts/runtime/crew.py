@@ -14,7 +14,7 @@ from hts.determinism.keys import Purpose, key
 from hts.memory.desk import Crew
 from hts.models.bounds import taken_in
 from hts.roles.blocks import BatchedBlock, Block, WorldsBlock
-from hts_envs.contract import SEED_LIMIT, BatchedWorld, Place, Spaces
+from hts_envs.contract import SEED_LIMIT, BatchedWorld, Place, Spaces, World
 from hts_envs.registry import Spec, make, parse
 
 
@@ -62,17 +62,25 @@ def make_blocks(
     taken, seed = taken_in(spaces, squash=experiment.squash), experiment.seed
     blocks: list[Block] = []
     for part in parts:
-        if spec.batched:
-            world = make(spec, Place(part.start, len(part), seed))
-            assert isinstance(world, BatchedWorld), f"{spec.canonical()} said it was batched"
-            blocks.append(BatchedBlock(world, part, taken, seed))
-            continue
-        worlds = []
-        for replica in part:
-            built_with = key(seed, Purpose.BUILD, replica) % SEED_LIMIT
-            single = make(spec, Place(replica, 1, built_with))
-            assert not isinstance(single, BatchedWorld), f"{spec.canonical()} said it was single"
-            worlds.append(single)
-        blocks.append(WorldsBlock(worlds, part, taken, seed))
+        worlds = make_worlds(spec, part, seed)
+        if isinstance(worlds, BatchedWorld):
+            blocks.append(BatchedBlock(worlds, part, taken, seed))
+        else:
+            blocks.append(WorldsBlock(worlds, part, taken, seed))
     numerics.settle()  # a simulator may be made of torch, and have arranged it for itself
     return blocks
+
+
+def make_worlds(spec: Spec, part: range, seed: int) -> BatchedWorld | list[World]:
+    """The simulators of consecutive replicas: each knows its place, and what it is built with."""
+    if spec.batched:
+        world = make(spec, Place(part.start, len(part), seed))
+        assert isinstance(world, BatchedWorld), f"{spec.canonical()} said it was batched"
+        return world
+    worlds = []
+    for replica in part:
+        built_with = key(seed, Purpose.BUILD, replica) % SEED_LIMIT
+        single = make(spec, Place(replica, 1, built_with))
+        assert not isinstance(single, BatchedWorld), f"{spec.canonical()} said it was single"
+        worlds.append(single)
+    return worlds

@@ -47,7 +47,7 @@ def run(pipe: Pipe, given: Assignment) -> None:
         while not shared.desk.is_complete(rollout):
             clock.wait(memory.bells.learner, "for executors")
         if given.barrier:
-            _let_begin(given, shared, rollout + 1)
+            _let_begin(given, shared, newest)
         learning.update(pipe.send)
     learner.close()
     while True:  # stays until it is ended, so that a death is never mistaken for an end

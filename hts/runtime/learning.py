@@ -64,3 +64,4 @@ class Learning:
         replicas = [part.hex() for part in parts]
         tell(link=dataclasses.asdict(link), told=told, replicas=replicas)
         self._shared.learnt.complete(self.learner.kept.arrays(), link.chain)
+        tell()  # whoever waits for that looks again

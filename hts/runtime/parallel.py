@@ -21,17 +21,20 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from hts.config import Machine
-from hts.errors import RoleDied
+from hts.errors import RoleDied, RoleFailed
 from hts.machine import TIMES
 from hts.roles.executor import Past
 from hts.runtime import actor_process, executor_process, learner_process
 from hts.runtime.assemble import Plan, Updated
 from hts.runtime.heard import Heard
-from hts.runtime.process import Child, wait_message
+from hts.runtime.process import Child, wait_child
 from hts.runtime.shared import Inference, Terms, allocate
 from hts.runtime.standing import Standing, look, stand
+from hts.signals import undisturbed
 
 _HOUR = 3600.0
+_SECONDS_TO_SPEAK = 1.0
+LEARNER = "learner"
 
 
 @dataclasses.dataclass
@@ -98,19 +101,51 @@ class ParallelRun:
         learner = learner_process.Assignment(
             terms, found.device, workers, machine.barrier, found.keep
         )
-        return [*seats, _Seat("learner", learner_process.run, learner)]
+        return [*seats, _Seat(LEARNER, learner_process.run, learner)]
 
     def __iter__(self) -> Iterator[Updated]:
         """Update after update, in the order of the rollouts."""
         while self._heard.told < self.experiment.updates:
-            while not self._heard.complete:
-                try:
-                    self._heard.take(wait_message(self.children))
-                except RoleDied as death:
-                    self._replace(death)
-            updated = self._heard.next()
-            self.chain = updated.link.chain
-            yield updated
+            while not self._can_tell:
+                child = wait_child(self.children)
+                with undisturbed():
+                    self._hear(child)
+            yield self._next()
+
+    def rest(self) -> Iterator[Updated]:
+        """End the learner, and tell what it has learnt that nobody was told yet."""
+        (learner,) = [seat.child for seat in self._seats if seat.child and seat.name == LEARNER]
+        learner.stop()
+        talking = self.children
+        while self._heard.told < self._shared.learnt.updates and talking:
+            if self._can_tell:
+                yield self._next()
+                continue
+            child = wait_child(talking, _SECONDS_TO_SPEAK)
+            if child is None:
+                return
+            try:
+                self._heard.take(child.hear())
+            except RoleFailed:
+                talking.remove(child)
+
+    @property
+    def _can_tell(self) -> bool:
+        """The next update is complete, and everything about it has been said."""
+        return self._heard.complete and self._shared.learnt.updates > self._heard.told
+
+    def _hear(self, child: Child | None) -> None:
+        """What it has to say, or that it is gone."""
+        assert child is not None, "without a limit somebody speaks or dies"
+        try:
+            self._heard.take(child.hear())
+        except RoleDied as death:
+            self._replace(death)
+
+    def _next(self) -> Updated:
+        updated = self._heard.next()
+        self.chain = updated.link.chain
+        return updated
 
     def standing(self) -> Standing | None:
         """Where the run stands now; None in the moments when that cannot be seen."""

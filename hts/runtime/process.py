@@ -79,13 +79,17 @@ class Child:
             raise RoleFailed(self.name, message["error"])
         return message
 
-    def end(self) -> None:
-        """End it, whatever it is doing."""
+    def stop(self) -> None:
+        """Have it end, whatever it is doing; what it has said can still be heard."""
         self._process.terminate()
         self._process.join(_SECONDS_TO_END)
         if self._process.is_alive():
             self._process.kill()
             self._process.join()
+
+    def end(self) -> None:
+        """End it, and listen no more."""
+        self.stop()
         self.pipe.connection.close()
         self._process.close()
 
@@ -96,10 +100,18 @@ class Child:
         return f"it ended with exit code {code}"
 
 
+def wait_child(children: Sequence[Child], seconds: float | None = None) -> Child | None:
+    """The next of them that has said something, or is gone; None when time is over."""
+    owners = {sign: child for child in children for sign in child.signs}
+    ready = wait(list(owners), seconds)
+    return owners[ready[0]] if ready else None
+
+
 def wait_message(children: Sequence[Child]) -> dict[str, Any]:
     """The next message of any of them; RoleFailed when one of them fails or dies."""
-    owners = {sign: child for child in children for sign in child.signs}
-    return owners[wait(list(owners))[0]].hear()
+    child = wait_child(children)
+    assert child is not None, "without a limit somebody speaks or dies"
+    return child.hear()
 
 
 def _main(

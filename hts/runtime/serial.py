@@ -60,6 +60,10 @@ class SerialRun:
             self._learning.update(self._hear)
             yield self._heard.next()
 
+    def rest(self) -> Iterator[Updated]:
+        """What was learnt and not told: one process tells what it does."""
+        yield from ()
+
     @property
     def versions(self) -> list[Version]:
         """The versions that are alive: acted with now, and next."""

@@ -11,12 +11,14 @@ A run that goes on from here finds its memory as if everybody had died at this b
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
+from hts.errors import HtsError
 from hts.machine import ALIVE
+from hts.memory.storage import Storage
 from hts.runtime.heard import Heard
 from hts.runtime.shared import Shared
 from hts_envs.contract import Array
@@ -59,7 +61,7 @@ def look(shared: Shared, heard: Heard, alive: int) -> Standing | None:
             if name != "published"
         },
         **{f"replicas.{name}": array for name, array in replicas.items()},
-        "actions": _actions(heard, updates, replicas["age"]),
+        "actions": _actions(shared, heard, updates, replicas["age"]),
     }
     chain = shared.learnt.chain
     ahead = any(_rollout(shared, block) > updates for block, at in enumerate(began) if not at)
@@ -68,8 +70,42 @@ def look(shared: Shared, heard: Heard, alive: int) -> Standing | None:
     return Standing(updates, chain, found)
 
 
+def misfits(shared: Shared, standing: Standing) -> Iterator[str]:
+    """What in it does not belong to a run of this experiment."""
+    sizes = shared.storages[0].sizes
+    if not 0 < len(standing.arrays.get("versions.parameters", ())) < ALIVE:
+        yield "it holds no parameters"
+        return
+    expected = {f"kept.{name}": array for name, array in shared.learnt.kept().items()}
+    alive = len(standing.arrays["versions.parameters"])
+    for name, array in shared.versions.items():
+        if name != "published":
+            expected[f"versions.{name}"] = array[:alive]
+    for name in _stood(shared.storages[0]):
+        array = shared.storages[0].arrays[name]
+        frames = name.startswith("frames.")
+        expected[f"replicas.{name}"] = array[:, -sizes.history - 1 :] if frames else array[:, 0]
+    ages = standing.arrays.get("replicas.age")
+    steps = int(ages.sum()) if ages is not None else 0
+    action = shared.storages[0].action
+    form = {name: (array.shape, array.dtype) for name, array in expected.items()}
+    form["actions"] = ((steps, *action.shape[2:]), action.dtype)
+    for name in sorted({*form, *standing.arrays}):
+        found = standing.arrays.get(name)
+        if found is None:
+            yield f"{name} is missing"
+        elif name not in form:
+            yield f"{name} does not belong there"
+        elif (found.shape, found.dtype) != form[name]:
+            shape, dtype = form[name]
+            yield f"{name} is {found.dtype}{found.shape}, and not {dtype}{shape}"
+
+
 def stand(shared: Shared, heard: Heard, standing: Standing) -> None:
     """Arrange memory in which nothing has happened yet as if everybody had died there."""
+    problem = next(misfits(shared, standing), None)
+    if problem is not None:
+        raise HtsError(f"this checkpoint is of another experiment: {problem}")
     last = standing.updates - 1
     storage, steps = shared.storages[last % 2], shared.storages[0].sizes.steps
     replicas = standing.part("replicas.")
@@ -97,6 +133,12 @@ def _rollout(shared: Shared, block: int) -> int:
     return shared.desk.question(block)[0]
 
 
+def _stood(storage: Storage) -> list[str]:
+    """The arrays that say where a replica stands."""
+    frames = [f"frames.{field}" for field in storage.fields]
+    return ["age", "episode", *(["state"] if storage.sizes.state else []), *frames]
+
+
 def _replicas(shared: Shared, updates: int, began: list[bool]) -> dict[str, Array]:
     """Where the replicas stood between the two rollouts, from the storage where it still stands."""
     found: dict[str, list[Array]] = {}
@@ -104,25 +146,22 @@ def _replicas(shared: Shared, updates: int, began: list[bool]) -> dict[str, Arra
         storage = shared.storages[(updates if begun else updates - 1) % 2]
         step = 0 if begun else storage.sizes.steps
         mine = slice(rows.start, rows.stop)
-        for name in ("age", "episode", *(("state",) if storage.sizes.state else ())):
-            found.setdefault(name, []).append(storage.arrays[name][mine, step].copy())
-        for field in storage.fields:
-            name = f"frames.{field}"
-            frames = storage.arrays[name][mine, step : step + storage.sizes.history + 1]
-            found.setdefault(name, []).append(frames.copy())
+        for name in _stood(storage):
+            frames = slice(step, step + storage.sizes.history + 1)
+            place = frames if name.startswith("frames.") else step
+            found.setdefault(name, []).append(storage.arrays[name][mine, place].copy())
     return {name: np.concatenate(parts) for name, parts in found.items()}
 
 
-def _actions(heard: Heard, updates: int, ages: Array) -> Array:
+def _actions(shared: Shared, heard: Heard, updates: int, ages: Array) -> Array:
     """The actions of every running episode, one replica's after the other's."""
+    action = shared.storages[0].action
     found = []
-    ages_left = ages.tolist()
-    for past in heard.past:
-        trail = np.concatenate(
-            [past[number] for number in sorted(past) if number < updates], axis=1
-        )
-        for mine in trail:
-            age = ages_left.pop(0)
+    for rows, past in zip(shared.desk.crew.blocks, heard.past, strict=True):
+        none = np.empty((len(rows), 0, *action.shape[2:]), action.dtype)
+        parts = [past[number] for number in sorted(past) if number < updates]
+        trail = np.concatenate([none, *parts], axis=1)
+        for mine, age in zip(trail, ages[rows.start : rows.stop], strict=True):
             assert age <= len(mine), "every action of a running episode has been heard"
             found.append(mine[len(mine) - age :])
     return np.concatenate(found)
@@ -130,7 +169,7 @@ def _actions(heard: Heard, updates: int, ages: Array) -> Array:
 
 def _trail(actions: Array, ages: Array, steps: int) -> Array:
     """The actions of all replicas, aligned at their ends; at least a rollout of each."""
-    length = steps + int(max(0, ages.max() - steps))
+    length = max(steps, int(ages.max()))
     trail = np.zeros((len(ages), length, *actions.shape[1:]), actions.dtype)
     for row, mine in enumerate(np.split(actions, np.cumsum(ages)[:-1])):
         trail[row, length - len(mine) :] = mine

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 import traceback
 from pathlib import Path
@@ -10,15 +9,20 @@ from typing import Any
 
 import torch
 
-from hts.config import Experiment, Machine, Resolved
+from hts.config import Config, Experiment, Machine, Resolved
 from hts.errors import RoleFailed, WrongUsage
+from hts.report.checkpoints import Checkpoints
 from hts.report.progress import Progress
+from hts.report.resume import Resumed
 from hts.report.run_directory import RunDirectory, default_path
-from hts.runtime.assemble import Plan, plan
-from hts.runtime.layout import auto
+from hts.report.sealed import Sealed
+from hts.runtime.assemble import Plan, Updated, plan
+from hts.runtime.layout import Layout, auto
 from hts.runtime.parallel import ParallelRun
 from hts.runtime.serial import SerialRun
-from hts_envs.registry import Spec, parse
+from hts.runtime.standing import Standing
+from hts.signals import undisturbed
+from hts_envs.registry import parse
 
 DONE, FAILED, INTERRUPTED = 0, 1, 130
 
@@ -28,55 +32,146 @@ def train(resolved: Resolved, run_dir: Path | None) -> int:
     config = resolved.config
     if run_dir is not None and run_dir.exists():
         raise WrongUsage(f"--run-dir {run_dir}: it exists already; name a new one")
+    found, layout = _prepared(config)
+    record = RunDirectory.new(run_dir or default_path(config))
+    record.manifest(resolved, layout.machine, found.device)
+    return _Training(found, layout, record).run()
+
+
+def go_on(resumed: Resumed) -> int:
+    """Go on with a run where its checkpoint stands; returns the exit code."""
+    run, config, behind = resumed.run, resumed.resolved.config, resumed.behind
+    if run.result.get("status") == "done":
+        _say(f"{run.path}: this run is done: digest {run.result.get('digest')}")
+        return DONE
+    found, layout = _prepared(config)
+    record = RunDirectory.again(run.path, behind)
+    for change in record.goes_on(resumed.resolved, layout.machine, found.device, behind):
+        _say(f"{change}: the digest may be another one from here on")
+    if resumed.held is None:
+        _say("there is no checkpoint yet: the run begins again")
+        return _Training(found, layout, record).run()
+    rows = config.experiment.rows
+    _say(f"goes on behind update {behind:,} ({behind * rows:,} steps) of {run.path}")
+    begin = Standing(behind, resumed.held.facts["chain"], resumed.held.arrays)
+    training = _Training(found, layout, record, begin)
+    training.progress.take(resumed.held.facts["progress"])
+    return training.run()
+
+
+def _prepared(config: Config) -> tuple[Plan, Layout]:
+    """The plan of the run, and the machine that is chosen for it."""
     spec, device = parse(config.experiment.env), device_of(config.machine)
     found = plan(config.experiment, spec, device, config.machine.jitter)
-    layout = auto(found, spec, config.machine)
-    record = RunDirectory(run_dir or default_path(config))
-    chosen = dataclasses.replace(config, machine=layout.machine)
-    record.manifest(dataclasses.replace(resolved, config=chosen), device)
-    _say(f"experiment {config.experiment.identity()} in {record.path}")
-    _say(f"schedule: {_schedule(config.experiment)}")
-    _say(f"machine: {layout.why}")
-    progress = Progress(config.experiment)
-    code, status, digest = DONE, "done", found.digest().chain
-    run: SerialRun | ParallelRun | None = None
-    try:
-        run = make_run(found, spec, layout.machine)
-        _say(f"inference: {run.strategy.why}")
-        _follow(run, progress, record)
-    except KeyboardInterrupt:
-        code, status = INTERRUPTED, "interrupted"
-    except Exception as error:
-        code, status = FAILED, f"failed: {_in_short(error)}"
-        record.failure(str(error) if isinstance(error, RoleFailed) else traceback.format_exc())
-    finally:
+    return found, auto(found, spec, config.machine)
+
+
+class _Training:
+    """A run, and its record as it goes."""
+
+    def __init__(
+        self, found: Plan, layout: Layout, record: RunDirectory, begin: Standing | None = None
+    ) -> None:
+        self.progress = Progress(found.experiment)
+        self._found = found
+        self._layout = layout
+        self._begin = begin
+        self._record = record
+        machine = layout.machine
+        self._checkpoints = Checkpoints(
+            record.path / "checkpoints", every=machine.checkpoint_every, most=machine.checkpoints
+        )
+        self._metrics: dict[str, float] = {}
+        self._marks: list[str] = []  # why the digest is not that of an undisturbed run
+        self._trouble: str | None = None
+
+    def run(self) -> int:
+        """From where it begins to where it ends; returns the exit code."""
+        experiment, path = self._found.experiment, self._record.path
+        _say(f"experiment {experiment.identity()} in {path}")
+        _say(f"schedule: {_schedule(experiment)}")
+        _say(f"machine: {self._layout.why}")
+        code, status, run = DONE, "done", None
+        digest = self._found.digest().chain if self._begin is None else self._begin.chain
         how: dict[str, Any] = {}
-        if run is not None:
-            digest = run.chain
-            run.close()
-            how = {
-                "inference": run.strategy.why,
-                "time": run.time_budget(),
-                "replaced": run.replaced,
-            }
-            _say(f"time: {run.time_budget()}")
-        record.result({**progress.result(status, digest), **how})
-    _say(f"{status}: digest {digest}, record in {record.path}")
-    return code
+        try:
+            try:
+                run = make_run(self._found, self._layout.machine, self._begin)
+                _say(f"inference: {run.strategy.why}")
+                self.progress.start()
+                self._follow(run)
+            except KeyboardInterrupt:
+                code, status = INTERRUPTED, "interrupted"
+            except Exception as error:
+                code, status = FAILED, f"failed: {_in_short(error)}"
+                whole = str(error) if isinstance(error, RoleFailed) else traceback.format_exc()
+                self._record.failure(whole)
+            if run is not None:
+                self._end(run)
+        finally:
+            if run is not None:
+                digest, how = run.chain, _how(run)
+                run.close()
+        self._checkpoints.wait()
+        result = {**self.progress.result(status, digest), **how, "interrupted": self._marks}
+        self._record.result(result)
+        self._record.close()
+        if how:
+            _say(f"time: {how['time']}")
+        _say(f"{status}: digest {digest}, record in {path}")
+        if code != DONE:
+            _say(f"go on with: hts-train --resume {path}")
+        return code
 
-
-def _follow(run: SerialRun | ParallelRun, progress: Progress, record: RunDirectory) -> None:
-    """Update after update, until the last one."""
-    progress.start()
-    metrics: dict[str, float] = {}
-    try:
+    def _follow(self, run: SerialRun | ParallelRun) -> None:
+        """Update after update, until the last one."""
         for updated in run:
-            metrics = progress.update(updated.told, updated.episodes)
-            record.update(updated.link, metrics, updated.replicas)
-            progress.tell(metrics, updated.link.chain)
-    finally:
-        if metrics:
-            progress.tell(metrics, run.chain, last=True)
+            with undisturbed():
+                self._take(run, updated)
+
+    def _take(self, run: SerialRun | ParallelRun, updated: Updated) -> None:
+        self._metrics = self.progress.update(updated.told, updated.episodes)
+        mark = self._record.update(updated.link, self._metrics, updated.replicas)
+        if mark is not None:
+            self._marks.append(mark)
+            _say(mark)
+        if self._record.trouble not in (None, self._trouble):
+            _say(f"{self._record.trouble}; the run goes on, and they wait in memory")
+        self._trouble = self._record.trouble
+        self.progress.tell(self._metrics, updated.link.chain)
+        if self._checkpoints.due:
+            self._checkpoint(run)
+
+    def _end(self, run: SerialRun | ParallelRun) -> None:
+        """What was learnt and not told yet, the last line, and a checkpoint behind all of it."""
+        for updated in run.rest():
+            self._take(run, updated)
+        if self._metrics:
+            self.progress.tell(self._metrics, run.chain, last=True)
+        self._checkpoint(run)
+
+    def _checkpoint(self, run: SerialRun | ParallelRun) -> None:
+        """Write where the run stands, if that can be seen now."""
+        standing = run.standing()
+        if standing is None:
+            return
+        facts = {
+            "experiment": self._found.experiment.identity(),
+            "updates": standing.updates,
+            "chain": standing.chain,
+            "progress": self.progress.state(),
+        }
+        held = Sealed(facts, standing.arrays)
+        self._checkpoints.save(standing.updates, held, self._record.sync)
+
+
+def _how(run: SerialRun | ParallelRun) -> dict[str, Any]:
+    """How it was run."""
+    return {
+        "inference": run.strategy.why,
+        "time": run.time_budget(),
+        "replaced": run.replaced,
+    }
 
 
 def _schedule(experiment: Experiment) -> str:
@@ -101,11 +196,13 @@ def device_of(machine: Machine) -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def make_run(found: Plan, spec: Spec, machine: Machine) -> SerialRun | ParallelRun:
-    """The run of this plan on this machine."""
+def make_run(
+    found: Plan, machine: Machine, begin: Standing | None = None
+) -> SerialRun | ParallelRun:
+    """The run of this plan on this machine, from its begin or from where it stood before."""
     if machine.serial:
-        return SerialRun(found, spec)
-    return ParallelRun(found, machine)
+        return SerialRun(found, parse(found.experiment.env), begin)
+    return ParallelRun(found, machine, begin)
 
 
 def _say(sentence: str) -> None:

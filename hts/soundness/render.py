@@ -19,7 +19,7 @@ _COLOURS = {Level.OK: "32", Level.NOTE: "36", Level.WARNING: "33", Level.ERROR: 
 def render(report: Report, *, colour: bool = False, unicode: bool = True) -> str:
     """The whole report as it is printed."""
     name, _, options = report.environment.partition("?")
-    lines = [name, "", *(_row("options", options.replace("&", " ")) if options else [])]
+    lines = [name, "", *(row("options", options.replace("&", " ")) if options else [])]
     if report.facts:
         lines += [*_world(report.facts), ""]
     lines += [line for finding in report.findings for line in _finding(finding, colour, unicode)]
@@ -34,19 +34,19 @@ def render(report: Report, *, colour: bool = False, unicode: bool = True) -> str
 
 def _world(facts: dict[str, Any]) -> Iterator[str]:
     if facts["description"]:
-        yield from _row("world", str(facts["description"]))
+        yield from row("world", str(facts["description"]))
     agents = f"{facts['agents']} agent" + ("s" if facts["agents"] != 1 else "")
     batched = f", {facts['replicas']} replicas in one call" if facts["batched"] else ""
-    yield from _row("agents", agents + batched)
+    yield from row("agents", agents + batched)
     size = _bytes(facts["observation_bytes"])
     fields = facts["observation"].items()
     listed = ", ".join(
         _space(space) if name == "observation" else f"{name} {_space(space)}"
         for name, space in fields
     )
-    yield from _row("sees", f"{listed} ({size} a step)")
-    yield from _row("does", _space(facts["action"]))
-    yield from _row("traits", _traits(facts["traits"]))
+    yield from row("sees", f"{listed} ({size} a step)")
+    yield from row("does", _space(facts["action"]))
+    yield from row("traits", _traits(facts["traits"]))
 
 
 def _space(space: dict[str, Any]) -> str:
@@ -76,14 +76,14 @@ def _finding(finding: Finding, colour: bool, unicode: bool) -> Iterator[str]:
     if finding.level is Level.ERROR:
         label = f"{sign} ERROR   "
     painted = f"\x1b[{_COLOURS[finding.level]}m{label}\x1b[0m" if colour else label
-    first, *rest = _row(label, finding.text)
+    first, *rest = row(label, finding.text)
     yield first.replace(label, painted, 1)
     yield from rest
     for line in finding.detail:
         yield " " * _MARGIN + f"  | {line}"[: max(20, WIDTH - _MARGIN)]
 
 
-def _row(label: str, text: str) -> list[str]:
+def row(label: str, text: str) -> list[str]:
     """A label, and its text beside it over as many lines as it needs."""
     wrapped = textwrap.wrap(text, WIDTH - _MARGIN - 2) or [""]
     return [f"  {label:<{_MARGIN - 2}}  {wrapped[0]}"[:WIDTH]] + [
@@ -98,19 +98,19 @@ def _profile(profile: dict[str, Any]) -> Iterator[str]:
         cells = "".join(f"{profile[name][head] * 1e3:>11.4g}" for head in heads)
         yield f"  {name:<10}{cells}{profile[name]['count']:>9,}"
     busy, waiting = profile["cores_busy"], profile["waiting_share"]
-    yield from _row("speed", f"{profile['steps_per_second']:,.0f} steps/s in one process")
-    yield from _row("CPU", f"{busy:.2f} cores busy in a step; {waiting:.0%} of it is waiting")
+    yield from row("speed", f"{profile['steps_per_second']:,.0f} steps/s in one process")
+    yield from row("CPU", f"{busy:.2f} cores busy in a step; {waiting:.0%} of it is waiting")
     if profile["interrupted_share"] > 0.005:
         share = f"{profile['interrupted_share']:.1%} of steps, whose times are estimates"
-        yield from _row("disturbed", f"{share}: other programs run")
+        yield from row("disturbed", f"{share}: other programs run")
     if profile["reset_share"] is not None:
         length = profile["episode_length_mean"]
         text = f"{profile['reset_share']:.1%} of the time (episodes of {length:,.0f} steps)"
-        yield from _row("resets", text)
+        yield from row("resets", text)
     memory = profile["memory_of_replica_bytes"]
     if memory is not None:
         told = f"about {_bytes(memory)}" if memory >= 1e5 else "less than 0.1 MB"
-        yield from _row("memory", f"{told} for one replica more")
+        yield from row("memory", f"{told} for one replica more")
 
 
 def _suggestion(suggestion: dict[str, Any]) -> Iterator[str]:

@@ -177,7 +177,7 @@ def test_the_kernel_counts_our_cpu() -> None:
 def reading(seconds: float = 0.6) -> Reading:
     found = planned("sleeper:?mean=1&shape=10000")
     found = plan(endless(found.experiment), parse(found.experiment.env), "cpu")
-    return run_machine(found, parse(found.experiment.env), Machine(serial=True), seconds)
+    return run_machine(found, Machine(serial=True), seconds)
 
 
 def test_a_running_machine_is_read_in_the_middle() -> None:

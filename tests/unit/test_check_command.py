@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -11,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from hts.cli.check import main
+from hts.report.sealed import Sealed, seal
+from tests.fakes.cases import stopped
 
 FAKES = "python:tests.fakes.broken_worlds"
 QUICK = ["--seconds", "1", "--steps", "60", "--episodes", "5"]
@@ -94,6 +97,12 @@ def test_what_a_simulator_prints_is_kept_out_of_the_report() -> None:
         (["sleeper:", "--jsn"], "did you mean '--json'?"),
         ([], "name one environment"),
         (["sleeper:", "--list", "gym"], "name one environment"),
+        (["sleeper:", "--replay", "case-1.safetensors"], "name one environment"),
+        (["--list", "--replay", "case-1.safetensors"], "name one environment"),
+        (["--replay", "no-such-case"], "no case can be read: no-such-case: there is no such file"),
+        (["--replay", "setup.py"], "no case can be read: setup.py"),
+        (["--replay", "case-1.safetensors", "--limit", "0"], "must be greater than 0"),
+        (["sleeper:", "--limit", "5"], "--limit belongs to --replay"),
     ],
 )
 def test_wrong_usage_ends_with_2_and_a_sentence(
@@ -185,3 +194,76 @@ def test_a_simulator_beside_the_user_is_found_in_both_processes(tmp_path: Path) 
     assert found.returncode == 0, found.stderr + found.stdout
     checks = {finding["check"] for finding in json.loads(found.stdout)["findings"]}
     assert "process" in checks
+
+
+BREAKING = "python:tests.fakes.breaking:make"
+
+
+def written(folder: Path, env: str, now: str = "") -> str:
+    """The file of a case of this world, as if it were that of the other."""
+    case = stopped(env, steps=12).case(0)
+    path = folder / "case-1.safetensors"
+    dataclasses.replace(case, env=now or env).write(path)
+    return str(path)
+
+
+def test_a_failure_that_comes_again_ends_with_1(tmp_path: Path) -> None:
+    """The step, the traceback, and how the run said it, on stdout; what the simulator prints and
+    nothing else is on stderr."""
+    found = run("--replay", written(tmp_path, f"{BREAKING}?how=raises&step=5"))
+    assert found.returncode == 1, found.stderr
+    told = " ".join(found.stdout.split())
+    assert "IT COMES AGAIN: it raises in step 5 of episode 0 of replica 2" in told
+    assert "| RuntimeError: the engine has lost the ball 4" in found.stdout
+    assert "in the run it raises: RuntimeError: the engine has lost the ball 4" in told
+    assert "two fresh processes are bit-equal in 6 calls" in told
+    assert found.stderr == ""
+
+
+def test_a_failure_that_does_not_come_again_ends_with_0(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Said plainly."""
+    path = written(tmp_path, f"{BREAKING}?how=raises&step=5", f"{BREAKING}?how=not")
+    assert main(["--replay", path]) == 0
+    assert "it does not come again: two fresh processes are" in capsys.readouterr().out
+
+
+def test_a_hang_ends_with_1_behind_the_limit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The limit is the user's."""
+    path = written(tmp_path, f"{BREAKING}?how=not", f"{BREAKING}?how=hangs&step=3")
+    assert main(["--replay", path, "--limit", "1.5"]) == 1
+    told = " ".join(capsys.readouterr().out.split())
+    assert "IT COMES AGAIN: it has been in step 3 of episode 0 of replica 2 for 1.5 s" in told
+
+
+def test_a_replay_as_json_has_the_documented_keys(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every key is in the help."""
+    path = written(tmp_path, f"{BREAKING}?how=raises&step=5")
+    assert main(["--replay", path, "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert (told["comes_again"], told["differs"], told["failed"]) == (True, None, 2)
+    assert [each["calls"] for each in told["replays"]] == [6, 6]
+    assert main(["--help"]) == 0
+    documented = capsys.readouterr().out
+    nested = {*told, *told["failure"], *told["replays"][0]}
+    assert [name for name in nested if name not in documented] == []
+
+
+def test_a_case_that_cannot_be_taken_here_ends_with_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Neither another kind of file, nor a world that does not exist here; no process is begun."""
+    other = tmp_path / "checkpoint-3.safetensors"
+    seal(other, "checkpoint", Sealed({}, {}))
+    assert main(["--replay", str(other)]) == 2
+    assert "it is a checkpoint of format 1, not a case" in capsys.readouterr().err
+    gone = written(tmp_path, BREAKING, "python:tests.fakes.breaking:mak")
+    assert main(["--replay", gone]) == 2
+    told = capsys.readouterr()
+    assert "did you mean 'make'?" in told.err
+    assert told.out == ""

@@ -21,13 +21,14 @@ STRAYING = "python:tests.fakes.straying:make"
 
 def record(path: Path, experiment: Experiment) -> Path:
     """The directory of a whole run in this process."""
-    directory = RunDirectory(path)
+    directory = RunDirectory.new(path)
     config = Config(experiment=experiment, machine=Machine(serial=True))
-    directory.manifest(Resolved(config, {}), "cpu")
+    directory.manifest(Resolved(config, {}), config.machine, "cpu")
     updates = runs.outcome(experiment)
     for updated in updates:
         directory.update(updated.link, updated.told, updated.replicas)
     directory.result({"status": "done", "updates": len(updates)})
+    directory.close()
     return path
 
 

@@ -1,0 +1,89 @@
+"""The checkpoints of a run: files that it can go on from, written while it goes on.
+
+`checkpoints/` in the run's directory holds the newest few, each named for the updates that it
+stands behind. A file is written by a thread, whole or not at all; what cannot be written is said
+once and tried again at the next turn.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from hts.report.sealed import Sealed, seal, unseal
+
+KIND = "checkpoint"
+_ENDING = ".safetensors"
+
+
+class Checkpoints:
+    """Writes them, every so many seconds, and keeps the newest ones."""
+
+    def __init__(self, folder: Path, *, every: float, most: int) -> None:
+        folder.mkdir(exist_ok=True)
+        for left in folder.glob(f".*{_ENDING}"):  # by a run that was killed
+            left.unlink()
+        self._folder = folder
+        self._every = every
+        self._most = most
+        self._last = time.monotonic()
+        self._writing: threading.Thread | None = None
+        self._failed = False
+
+    @property
+    def due(self) -> bool:
+        """It is time for the next one, and the last one is written."""
+        if not self._every or (self._writing is not None and self._writing.is_alive()):
+            return False
+        return time.monotonic() - self._last >= self._every
+
+    def save(self, updates: int, held: Sealed, before: Callable[[], None]) -> None:
+        """Write it while the run goes on, behind what `before` brings to the disk."""
+        self._last = time.monotonic()
+        self.wait()
+        self._writing = threading.Thread(
+            target=self._write, args=(updates, held, before), name="checkpoint"
+        )
+        self._writing.start()
+
+    def wait(self) -> None:
+        """Until what is being written is written."""
+        if self._writing is not None:
+            self._writing.join()
+
+    def _write(self, updates: int, held: Sealed, before: Callable[[], None]) -> None:
+        path = self._folder / f"{updates:09}{_ENDING}"
+        try:
+            before()
+            seal(path, KIND, held)
+            for old in written(self._folder)[self._most :]:
+                old.unlink()
+        except OSError as error:
+            if not self._failed:
+                print(
+                    f"hts: {path} could not be written ({error.strerror}); the run goes on, and "
+                    "tries again with the next one",
+                    file=sys.stderr,
+                    flush=True,
+                )
+            self._failed = True
+        else:
+            self._failed = False
+
+
+def written(folder: Path) -> list[Path]:
+    """All checkpoints that are there, the newest first."""
+    return sorted(folder.glob(f"[0-9]*{_ENDING}"), reverse=True)
+
+
+def updates_of(path: Path) -> int:
+    """The updates that a checkpoint stands behind, as its name says."""
+    return int(path.name.removesuffix(_ENDING))
+
+
+def read(path: Path) -> Sealed:
+    """One of them; Damaged where it is not whole."""
+    return unseal(path, KIND)

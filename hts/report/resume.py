@@ -1,0 +1,94 @@
+"""A past run, as what it takes to go on with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hts.config import Given, Resolved, flatten
+from hts.config.resolve import resolve
+from hts.errors import BadConfig, WrongUsage
+from hts.report.checkpoints import read as read_checkpoint
+from hts.report.checkpoints import updates_of, written
+from hts.report.recorded import Recorded, read
+from hts.report.sealed import Damaged, Sealed
+
+
+@dataclass(frozen=True)
+class Resumed:
+    """The run, its configuration with the machine of the next leg, and where it goes on."""
+
+    run: Recorded
+    resolved: Resolved
+    held: Sealed | None  # None: from its begin
+
+    @property
+    def behind(self) -> int:
+        """Updates that are not run again."""
+        return 0 if self.held is None else int(self.held.facts["updates"])
+
+
+def resume(path: Path, given: Sequence[Given], update: int | None = None) -> Resumed:
+    """The run in this directory, to go on from its newest checkpoint, or the one that is named."""
+    run = read(path)
+    resolved = _configuration(run, given)
+    return Resumed(run, resolved, _checkpoint(run, update))
+
+
+def _configuration(run: Recorded, given: Sequence[Given]) -> Resolved:
+    """Its experiment as it was; its machine as it was asked for, but for what is given now."""
+    origin = str(run.path / "manifest.json")
+    values = {**run.config, **run.asked}
+    resolved = resolve([[Given(path, value, origin) for path, value in values.items()], given])
+    now = flatten(resolved.config)
+    problems = [
+        f"{resolved.origins[path]}: {path} is {was} in this run, which it keeps when it goes on; "
+        "what changes it is another run"
+        for path, was in run.config.items()
+        if path.startswith("experiment.") and now.get(path) != _as_now(was)
+    ]
+    if problems:
+        raise BadConfig(problems)
+    if resolved.config.experiment.identity() != run.identity:
+        raise WrongUsage(
+            f"{run.path}: experiment {run.identity} is another one in this version of the product "
+            f"({resolved.config.experiment.identity()}): it cannot go on here"
+        )
+    return resolved
+
+
+def _as_now(value: Any) -> Any:
+    """A value as JSON brings it back."""
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _checkpoint(run: Recorded, update: int | None) -> Sealed | None:
+    there = {updates_of(path): path for path in written(run.path / "checkpoints")}
+    if update is not None and update not in there:
+        raise WrongUsage(f"--checkpoint {update}: there is none; there are {_listed(there)}")
+    if not there:
+        return None
+    chosen = max(there) if update is None else update
+    try:
+        held = read_checkpoint(there[chosen])
+        if held.facts["experiment"] != run.identity:
+            raise Damaged(
+                there[chosen],
+                f"it is of experiment {held.facts['experiment']}, this run of {run.identity}",
+            )
+    except Damaged as error:
+        raise WrongUsage(f"{error}; {_others(run.path, there, chosen)}") from None
+    return held
+
+
+def _others(path: Path, there: Mapping[int, Path], chosen: int) -> str:
+    older = [updates for updates in there if updates < chosen]
+    if not older:
+        return f"there is no older one; remove it, and --resume {path} begins at the begin"
+    return f"the one before it is taken with: --resume {path} --checkpoint {max(older)}"
+
+
+def _listed(there: Mapping[int, Path]) -> str:
+    return ", ".join(map(str, sorted(there))) or "none at all"
