@@ -3,8 +3,7 @@
 HtsError
 ├── RoleFailed       a role raised: its name and its trace
 │   └── RoleDied     its process ended without a word
-├── NotReproduced    a simulator that was rebuilt shows something else
-├── NotRebuilt       a simulator that cannot be rebuilt
+├── WorldFailed      a world raised in an executor: which replica's
 └── WrongUsage       what the user typed cannot be done: told in one sentence, exit code 2
     └── BadConfig    every problem of a configuration at once, each with its origin
 """
@@ -19,11 +18,16 @@ class HtsError(Exception):
 
 
 class RoleFailed(HtsError):
-    """A role failed in its own process; the text holds its name and its traceback or end."""
+    """A role failed in its own process; the text holds its name and its traceback or end.
 
-    def __init__(self, role: str, what: str) -> None:
+    `replica` is the one whose world raised, where that is what happened.
+    """
+
+    def __init__(self, role: str, what: str, replica: int | None = None) -> None:
         super().__init__(f"{role} failed: {what.rstrip()}")
         self.role = role
+        self.what = what
+        self.replica = replica
         self.short = f"{role} failed: {what.rstrip().splitlines()[-1]}"
 
 
@@ -31,25 +35,12 @@ class RoleDied(RoleFailed):
     """A role's process ended without a word: killed by a signal, or by its own simulator."""
 
 
-class NotReproduced(HtsError):
-    """A simulator that was rebuilt from its seed and its actions shows something else."""
+class WorldFailed(HtsError):
+    """The world of this replica raised (its first one, where a batched world did): the cause."""
 
-    def __init__(self, replica: int, step: int) -> None:
-        super().__init__(
-            f"replica {replica} was rebuilt from its episode's seed and its recorded actions, and "
-            f"after step {step} it shows something else than before: the simulator is not "
-            "deterministic (hts-check says more)"
-        )
-
-
-class NotRebuilt(HtsError):
-    """A lost simulator that cannot be brought back: it has no seed for each episode."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "the simulators of a lost executor cannot be rebuilt: they take a seed only when they "
-            "are built, or go on in the same game after an episode"
-        )
+    def __init__(self, replica: int) -> None:
+        super().__init__(f"the world of replica {replica} raised")
+        self.replica = replica
 
 
 class WrongUsage(HtsError):

@@ -18,7 +18,6 @@ from hts.runtime.assemble import Plan
 from hts.runtime.parallel import ParallelRun
 from hts.runtime.serial import SerialRun
 from hts.runtime.train import make_run
-from hts_envs.registry import Spec
 
 _WARM = 0.25  # of the time: the first rollouts are made by cold caches
 

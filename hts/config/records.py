@@ -213,6 +213,12 @@ class Machine:
     replacements: Annotated[int, Range(0)] = option(
         20, "processes that may die in an hour and be replaced"
     )
+    patience: NotNegative = option(
+        60.0, "seconds in which nothing moves before it is said who is waited for; 0: never"
+    )
+    step_limit: NotNegative = option(
+        0.0, "seconds that a block's step may take before its executor is replaced; 0: any"
+    )
     checkpoint_every: NotNegative = option(60.0, "seconds between checkpoints; 0: one at the end")
     checkpoints: Annotated[int, Range(1)] = option(3, "the newest ones are kept")
     serial: bool = option(False, "every role in this process, in a fixed order: for debugging")

@@ -48,6 +48,9 @@ class Crew:
     def actor_of(self, block: int) -> int:
         return block % self.actors
 
+    def block_with(self, replica: int) -> int:
+        return next(number for number, block in enumerate(self.blocks) if replica in block)
+
     def blocks_of(self, executor: int) -> range:
         """The blocks of one executor: consecutive, as are their replicas."""
         first = self.executor_of.index(executor)
@@ -89,6 +92,7 @@ class Desk:
             arrays = {array.name: np.zeros(array.shape, array.dtype) for array in declared}
         self.crew = crew
         self.replicas = [np.arange(block.start, block.stop) for block in crew.blocks]
+        self.steps = steps
         self._questions = steps + 1  # of a block in a rollout: one for each step, one at its end
         self.asked, self.answered = arrays["asked"], arrays["answered"]
         self.filled, self.hashes = arrays["filled"], arrays["hashes"]
@@ -116,6 +120,11 @@ class Desk:
     def pending(self, blocks: Sequence[int]) -> list[int]:
         """Those of these blocks that wait for an answer."""
         return [block for block in blocks if self.asked[block] != self.answered[block]]
+
+    def stepping(self, blocks: Sequence[int]) -> list[int]:
+        """Those of these blocks that were answered and have not finished their step."""
+        drained = [block for block in blocks if self.asked[block] and self.drained(block)]
+        return [block for block in drained if self.question(block)[1] < self.steps]
 
     def question(self, block: int) -> tuple[int, int]:
         """Rollout and step of what this block asked last."""

@@ -9,16 +9,16 @@ actor needs nothing but the number of the step (`hts.roles.actor`).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from hts.determinism.keys import Purpose, episode_seed, episode_seeds, stems
-from hts.errors import NotRebuilt, NotReproduced
+from hts.errors import WorldFailed
 from hts.memory.storage import Storage
 from hts.models.bounds import Taken
-from hts_envs.contract import Array, BatchedStep, BatchedWorld, Observation, Traits, World
+from hts_envs.contract import Array, BatchedStep, BatchedWorld, Observation, Step, Traits, World
 from hts_envs.randomness import extend
 
 
@@ -35,8 +35,57 @@ class Episode:
         return self.step, self.replica
 
 
-Hold = Callable[[Array, int, Observation], None]
-"""Holds what rows see, with so many actions left to take, to what was recorded."""
+@dataclass(frozen=True)
+class Strayed:
+    """A replica that does not come back: its episode and the step that first shows something else.
+
+    Without a step it could not be tried, since its world has no seed for each episode.
+    """
+
+    replica: int
+    episode: int
+    step: int | None
+
+    def __str__(self) -> str:
+        why = (
+            "its world has no seed for each episode, or goes on in the same game behind one"
+            if self.step is None
+            else f"after step {self.step} of episode {self.episode} it shows something else than "
+            "before: the simulator is not deterministic (hts-check says more)"
+        )
+        return f"replica {self.replica} cannot be rebuilt: {why}"
+
+
+class _Record:
+    """What stands in a storage, for rebuilt rows to be held to."""
+
+    def __init__(self, block: Block, storage: Storage, step: int, known: int) -> None:
+        self.strayed: dict[int, int] = {}  # by row: the first step that is otherwise
+        self._block = block
+        self._storage = storage
+        self._step = step
+        self._known = known
+
+    def hold(self, rows: Array, left: int, seen: Observation) -> None:
+        """These rows see this, with so many actions left to take."""
+        place = self._storage.sizes.history + self._step - left
+        if place < self._known:
+            return  # older than what the storage holds
+        first = self._block.replicas.start
+        for name in self._storage.fields:
+            recorded = self._storage.arrays[f"frames.{name}"][first + rows, place]
+            for row in rows[(_bytes(seen[name]) != _bytes(recorded)).any(1)]:
+                self.stray(int(row), left)
+
+    def stray(self, row: int, left: int) -> None:
+        """This row is not what it was, with so many actions left to take."""
+        self.strayed.setdefault(row, int(self._block.age[row]) - left)
+
+
+def _bytes(array: Array) -> Array:
+    """Row by row what is in memory: a NaN equals itself."""
+    flat = np.ascontiguousarray(array).reshape(len(array), -1)
+    return np.asarray(flat.view(np.uint8))
 
 
 class Block(ABC):
@@ -52,6 +101,7 @@ class Block(ABC):
         self._numbers = np.arange(replicas.start, replicas.stop)
         self._stems = np.zeros(len(replicas), np.uint64)
         self._taken = taken
+        self._lost: list[int] = []  # rows whose episodes did not come back
 
     def begin(self, storage: Storage) -> None:
         """The first observations of a run, in the first place of its first rollout."""
@@ -76,6 +126,8 @@ class Block(ABC):
         """Take the actions of this step, and show what they led to."""
         mine = self.slice
         result = self._step(self._taken(storage.action[mine, step]))
+        if self._lost:
+            self._cut_short(storage, step, result)
         storage.reward[mine, step] = result.reward
         storage.terminated[mine, step] = result.terminated
         storage.truncated[mine, step] = result.truncated
@@ -98,7 +150,10 @@ class Block(ABC):
             behind = {name: array[final] for name, array in observation.items()}
             storage.write_final(self._numbers[final], behind)
         for row in ended:
-            self.episodes.append(Episode(self.replicas[row], step, self._facts(result, int(row))))
+            if row not in self._lost:
+                facts = self._facts(result, int(row))
+                self.episodes.append(Episode(self.replicas[row], step, facts))
+        self._lost = []
         for name, array in self._begin(ended).items():
             observation[name][ended] = array
 
@@ -109,35 +164,39 @@ class Block(ABC):
         self._stems[rows] = stems(self.seed, Purpose.ACTION, numbers, episodes)
         return self._reset(rows)
 
-    def rebuild(self, storage: Storage, step: int, trail: Array, known: int = 0) -> None:
+    def rebuild(self, storage: Storage, step: int, trail: Array, known: int = 0) -> list[Strayed]:
         """Bring fresh simulators to where this block's replicas stand in a storage.
 
         Every running episode is begun again and its recorded actions are taken again; `trail`
         holds those of the latest steps, (replicas, steps, agents, ...), the last one being that of
         `step` - 1. What is seen on the way must be what stands in the storage, from the place
-        `known` on.
+        `known` on. Whose episode does not come back is returned, and cut short by the next step.
         """
-        if not self.traits.reseeds:
-            raise NotRebuilt
         mine = self.slice
         self.episode[:] = storage.episode[mine, step]
         self.age[:] = storage.age[mine, step]
         self._stems[:] = stems(self.seed, Purpose.ACTION, self._numbers, self.episode)
         assert trail.shape[1] >= self.age.max(), "every action of the running episodes is there"
+        record = _Record(self, storage, step, known)
+        steps: dict[int, int | None] = dict.fromkeys(range(len(self.replicas)))
+        if self.traits.reseeds:
+            self._replay(self._taken(trail), record)
+            steps = dict(sorted(record.strayed.items()))
+        self._lost = list(steps)
+        if self._lost:
+            self._reset(np.array(self._lost))
+        return [
+            Strayed(self.replicas[row], int(self.episode[row]), at) for row, at in steps.items()
+        ]
 
-        def hold(rows: Array, left: int, seen: Observation) -> None:
-            """These rows see this now, with so many actions left to take."""
-            place = storage.sizes.history + step - left
-            if place < known:
-                return  # older than what the storage holds
-            for name in storage.fields:
-                recorded = storage.arrays[f"frames.{name}"][self._numbers[rows], place]
-                other = (seen[name] != recorded).reshape(len(rows), -1).any(1)
-                if other.any():
-                    row = int(rows[int(np.argmax(other))])
-                    raise NotReproduced(self.replicas[row], int(self.age[row]) - left)
-
-        self._replay(self._taken(trail), hold)
+    def _cut_short(self, storage: Storage, step: int, result: BatchedStep) -> None:
+        """The lost rows' episodes end here, in front of what they saw last."""
+        place = storage.sizes.history + step
+        for name, array in result.observation.items():
+            array[self._lost] = storage.arrays[f"frames.{name}"][self._numbers[self._lost], place]
+        result.reward[self._lost] = 0.0
+        result.terminated[self._lost] = False
+        result.truncated[self._lost] = True
 
     @property
     @abstractmethod
@@ -145,7 +204,7 @@ class Block(ABC):
         """What may be relied on in its simulators."""
 
     @abstractmethod
-    def _replay(self, trail: Array, hold: Hold) -> None:
+    def _replay(self, trail: Array, record: _Record) -> None:
         """Take the last `age` actions of each row's trail from its episode's begin on."""
 
     @abstractmethod
@@ -179,30 +238,38 @@ class WorldsBlock(Block):
         self._known: Sequence[Mapping[str, float]] = ()
 
     def _reset(self, rows: Array) -> Observation:
-        seen = [
-            self.worlds[row].reset(
-                episode_seed(self.seed, self.replicas[row], int(self.episode[row]))
-            )
-            for row in rows
-        ]
+        seen = []
+        for row in rows:
+            seed = episode_seed(self.seed, self.replicas[row], int(self.episode[row]))
+            try:
+                seen.append(self.worlds[row].reset(seed))
+            except Exception as error:
+                raise WorldFailed(self.replicas[row]) from error
         return {name: np.stack([each[name] for each in seen]) for name in seen[0]}
 
     @property
     def traits(self) -> Traits:
         return self.worlds[0].traits
 
-    def _replay(self, trail: Array, hold: Hold) -> None:
+    def _replay(self, trail: Array, record: _Record) -> None:
         for row, world in enumerate(self.worlds):
-            alone, age = np.array([row]), int(self.age[row])
-            hold(alone, age, self._reset(alone))
-            for taken, action in enumerate(trail[row, trail.shape[1] - age :].copy(), 1):
-                seen = world.step(action).observation
-                hold(alone, age - taken, {name: array[None] for name, array in seen.items()})
+            alone, left = np.array([row]), int(self.age[row])
+            try:
+                record.hold(alone, left, self._reset(alone))
+                for action in trail[row, trail.shape[1] - left :].copy():
+                    seen, left = world.step(action).observation, left - 1
+                    record.hold(alone, left, {name: array[None] for name, array in seen.items()})
+            except Exception:  # where it did not raise before
+                record.stray(row, left)
 
     def _step(self, action: Array) -> BatchedStep:
         # Copied once: what a world keeps of its action is not changed by the next ones.
-        taken = zip(self.worlds, action.copy(), strict=True)
-        results = [world.step(each) for world, each in taken]
+        results: list[Step] = []
+        try:
+            for world, each in zip(self.worlds, action.copy(), strict=True):
+                results.append(world.step(each))  # one by one: their number says who raised
+        except Exception as error:
+            raise WorldFailed(self.replicas[len(results)]) from error
         seen, rewards, terminated, truncated, self._known = zip(*results, strict=True)
         for name, array in self._seen.items():
             np.stack([each[name] for each in seen], out=array)
@@ -228,32 +295,38 @@ class BatchedBlock(Block):
 
     def _reset(self, rows: Array) -> Observation:
         seeds = episode_seeds(self.seed, self._numbers[rows], self.episode[rows])
-        return self.world.reset(rows, seeds)
+        try:
+            return self.world.reset(rows, seeds)
+        except Exception as error:
+            raise WorldFailed(self.replicas.start) from error
 
     @property
     def traits(self) -> Traits:
         return self.world.traits
 
-    def _replay(self, trail: Array, hold: Hold) -> None:
+    def _replay(self, trail: Array, record: _Record) -> None:
         """All rows in one call, aligned at their ends: a row whose turn has not come plays on in an
         episode that is thrown away."""
         self._reset(np.arange(self.world.replicas))
         for left in range(int(self.age.max()), -1, -1):
             starts = np.flatnonzero(self.age == left)
             if len(starts):
-                hold(starts, left, self._reset(starts))
+                record.hold(starts, left, self._reset(starts))
             if not left:
                 return
             result = self.world.step(trail[:, trail.shape[1] - left].copy())
             rows = np.flatnonzero(self.age >= left)
             seen = {name: array[rows] for name, array in result.observation.items()}
-            hold(rows, left - 1, seen)
+            record.hold(rows, left - 1, seen)
             over = np.flatnonzero((result.terminated | result.truncated) & (self.age < left))
             if len(over):
                 self._reset(over)
 
     def _step(self, action: Array) -> BatchedStep:
-        return self.world.step(action.copy())
+        try:
+            return self.world.step(action.copy())
+        except Exception as error:
+            raise WorldFailed(self.replicas.start) from error
 
     def _facts(self, result: BatchedStep, row: int) -> dict[str, float]:
         return {name: float(array[row]) for name, array in result.facts.items()}

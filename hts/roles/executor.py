@@ -20,7 +20,7 @@ import numpy as np
 from hts.determinism.digest import replica_digest
 from hts.memory.desk import Desk
 from hts.memory.storage import Storage
-from hts.roles.blocks import Block, Episode
+from hts.roles.blocks import Block, Episode, Strayed
 from hts_envs.contract import Array
 
 Answering = Callable[[Sequence[int]], None]
@@ -46,6 +46,9 @@ class Told(Protocol):
 
     def filled(self, rollout: int) -> None:
         """Every block's part is done; the learner may have to be woken."""
+
+    def strayed(self, rollout: int, step: int, strayed: list[Strayed]) -> None:
+        """Of a block that was rebuilt at this step, these replicas did not come back."""
 
 
 @dataclass(frozen=True)
@@ -173,7 +176,9 @@ class Executor:
             trail = [older[number] for number in sorted(older) if number < rollout]
             trail.append(storage.action[at.block.slice, :step])
             known = 0 if rollout >= past.since else step
-            at.block.rebuild(storage, step, np.concatenate(trail, axis=1), known)
+            strayed = at.block.rebuild(storage, step, np.concatenate(trail, axis=1), known)
+            if strayed:
+                self.partners.told.strayed(rollout, step, strayed)
             at.rollout, at.step = rollout, step
             if step == storage.sizes.steps and rollout < filled:
                 at.rollout, at.step = rollout + 1, -1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from hts.config import Experiment, Machine
 from hts.determinism import numerics
@@ -44,6 +45,7 @@ class Plan:
     jitter: float = 0.0
     keep: Keep | None = None
     roles: Roles = Roles()
+    cases: Path | None = None  # where simulators that fail are written down
 
     def policy(self) -> Policy:
         return Policy(self.experiment, self.spaces, self.device)

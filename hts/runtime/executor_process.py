@@ -13,7 +13,7 @@ import numpy as np
 
 from hts.determinism import numerics
 from hts.memory.doorbell import Doorbell
-from hts.roles.blocks import Episode
+from hts.roles.blocks import Episode, Strayed
 from hts.roles.executor import Answering, Executor, InTurn, Part, Partners, Past, Stepping
 from hts.runtime.clock import Clock
 from hts.runtime.crew import make_blocks
@@ -80,6 +80,10 @@ class Told:
 
     def filled(self, rollout: int) -> None:
         self._learner.ring()
+
+    def strayed(self, rollout: int, step: int, strayed: list[Strayed]) -> None:
+        replicas = [dataclasses.asdict(each) for each in strayed]
+        self._tell(strayed=replicas, rollout=rollout, step=step)
 
 
 def _drive(executor: Executor, clock: Clock, bell: Doorbell, otherwise: str) -> None:

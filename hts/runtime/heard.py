@@ -13,7 +13,7 @@ import numpy as np
 
 from hts.determinism.digest import Link
 from hts.machine import storage_arrays
-from hts.roles.blocks import Episode
+from hts.roles.blocks import Episode, Strayed
 from hts.runtime.assemble import Updated
 from hts.runtime.shared import Blueprint
 from hts_envs.contract import Array
@@ -24,7 +24,9 @@ class Heard:
 
     def __init__(self, blueprint: Blueprint) -> None:
         self.past: list[dict[int, Array]] = [{} for _ in blueprint.crew.blocks]
-        self.told = 0  # updates that have been asked for
+        self.began = 0  # updates that were made before this run went on
+        self.told = 0  # and those that have been asked for
+        self.marks: list[str] = []  # why the digest is not that of an undisturbed run
         self._blueprint = blueprint
         (self._action,) = [
             declared
@@ -43,6 +45,8 @@ class Heard:
             for facts in said["episodes"]:
                 episode = Episode(**facts)
                 self._episodes[said["ended"]].setdefault(episode.order(), episode)
+        elif "strayed" in said:
+            self.marks += [str(Strayed(**replica)) for replica in said["strayed"]]
         elif "part" in said and said["part"] >= self.told:
             replicas = len(self._blueprint.crew.blocks[said["block"]])
             actions = np.frombuffer(said["raw"], self._action.dtype)

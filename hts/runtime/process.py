@@ -8,22 +8,31 @@ while a run goes on. The parent waits for pipes and for deaths at once, and poll
 from __future__ import annotations
 
 import ctypes
+import faulthandler
 import json
 import multiprocessing
 import os
 import signal
 import sys
+import time
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
+from multiprocessing.reduction import DupFd
 from typing import Any
 
-from hts.errors import RoleDied, RoleFailed
+from hts.errors import RoleDied, RoleFailed, WorldFailed
+from hts.memory.room import kills
 
 _SPAWN = multiprocessing.get_context("spawn")
 _PR_SET_PDEATHSIG = 1
 _SECONDS_TO_END = 2.0
+_SECONDS_TO_SAY = 1.0
+_WANT = (
+    "the kernel ended it for want of memory (fewer replicas, or fewer executors, need less of it): "
+)
+_STATES = {"R": "computing", "S": "waiting", "D": "waiting for a disk", "T": "stopped", "Z": "gone"}
 
 
 class Pipe:
@@ -52,9 +61,10 @@ class Child:
         self.name = name
         ours, theirs = _SPAWN.Pipe()
         self.pipe = Pipe(ours)
-        self._process = _SPAWN.Process(
-            target=_main, args=(os.getpid(), theirs, role, given), name=name, daemon=True
-        )
+        self._stacks = _Stacks()
+        self._kills = kills()
+        given = (os.getpid(), theirs, self._stacks, role, given)
+        self._process = _SPAWN.Process(target=_main, args=given, name=name, daemon=True)
         self._process.start()
         theirs.close()
 
@@ -76,8 +86,26 @@ class Child:
             self._process.join()
             raise RoleDied(self.name, self._end()) from None
         if "error" in message:
-            raise RoleFailed(self.name, message["error"])
+            raise RoleFailed(self.name, message["error"], message["replica"])
         return message
+
+    def kill(self) -> None:
+        """End it in the middle of whatever it is doing."""
+        self._process.kill()
+
+    def doing(self) -> str:
+        """What it is doing now: the stacks of its threads, if it can still say, and its state."""
+        state, listens = _state(self.pid)
+        if state == "stopped":
+            return "it is stopped (SIGCONT lets it go on)"
+        before = self._stacks.size
+        if listens:  # otherwise it is still being born, or gone
+            os.kill(self.pid, signal.SIGUSR1)
+        until = time.monotonic() + _SECONDS_TO_SAY
+        while listens and self._stacks.size == before and time.monotonic() < until:
+            time.sleep(0.01)
+        said = self._stacks.behind(before)
+        return f"it is {state}:\n{said}" if said else f"it is {state}"
 
     def stop(self) -> None:
         """Have it end, whatever it is doing; what it has said can still be heard."""
@@ -91,12 +119,16 @@ class Child:
         """End it, and listen no more."""
         self.stop()
         self.pipe.connection.close()
+        self._stacks.close()
         self._process.close()
 
     def _end(self) -> str:
         code = self._process.exitcode or 0
         if code < 0:
-            return f"it was ended by {signal.Signals(-code).name}"
+            said = self._stacks.behind(0).rpartition("Fatal Python error")
+            stack = f"{said[1]}{said[2].rstrip()}\n" if said[1] else ""
+            why = _WANT if code == -signal.SIGKILL and kills() > self._kills else ""
+            return f"{stack}{why}it was ended by {signal.Signals(-code).name}"
         return f"it ended with exit code {code}"
 
 
@@ -114,22 +146,70 @@ def wait_message(children: Sequence[Child]) -> dict[str, Any]:
     return child.hear()
 
 
+class _Stacks:
+    """Where a process writes its stacks, asked for by SIGUSR1, or dying of its own fault."""
+
+    def __init__(self) -> None:
+        self._descriptor = os.memfd_create("hts-stacks")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """What the child gets: the descriptor alone."""
+        return _descriptor, (DupFd(self._descriptor),)
+
+    @property
+    def size(self) -> int:
+        return os.fstat(self._descriptor).st_size
+
+    def behind(self, place: int) -> str:
+        """What was written from there on."""
+        return os.pread(self._descriptor, self.size - place, place).decode(errors="replace")
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
+def _descriptor(duplicated: Any) -> int:
+    return int(duplicated.detach())
+
+
+def _state(pid: int) -> tuple[str, bool]:
+    """What the kernel says that it is doing, and whether it listens to SIGUSR1."""
+    try:
+        with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
+            found = {name: said.strip() for name, _, said in (one.partition(":") for one in file)}
+    except OSError:
+        return "gone", False
+    caught = int(found.get("SigCgt", "0"), 16)
+    letter = found.get("State", "Z")[0]
+    return _STATES.get(letter, letter), bool(caught >> (signal.SIGUSR1 - 1) & 1)
+
+
 def _main(
-    parent: int, connection: Connection, role: Callable[..., None], given: tuple[Any, ...]
+    parent: int,
+    connection: Connection,
+    stacks: int,
+    role: Callable[..., None],
+    given: tuple[Any, ...],
 ) -> None:
     """The child's side: run the role, send what went wrong."""
-    _die_with(parent)
+    die_with(parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    faulthandler.enable(stacks)
+    faulthandler.register(signal.SIGUSR1, stacks)
     pipe = Pipe(connection)
     try:
         role(pipe, *given)
-    except Exception:
+    except Exception as error:
+        replica = error.replica if isinstance(error, WorldFailed) else None
+        told = error.__cause__ if replica is not None and error.__cause__ else error
+        text = "".join(traceback.format_exception(told))
         with suppress(OSError):  # nobody listens where the parent has ended the run, or is gone
-            pipe.send(error=traceback.format_exc())
+            pipe.send(error=text, replica=replica)
         sys.exit(1)
 
 
-def _die_with(parent: int) -> None:
+def die_with(parent: int) -> None:
+    """Have the kernel end this process when its parent is gone."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it died before the kernel was asked

@@ -49,7 +49,7 @@ class SerialRun:
             self.experiment, spec, blueprint.spaces, list(blueprint.crew.blocks)
         )
         self.executor = Executor(0, self.blocks, self.desk, self.storages, partners)
-        self.executor.resume(Past(dict(enumerate(self._heard.past)), self._heard.told))
+        self.executor.resume(Past(dict(enumerate(self._heard.past)), self._heard.began))
 
     def __iter__(self) -> Iterator[Updated]:
         """Rollout after rollout, each with the version that the schedule names."""
@@ -86,6 +86,11 @@ class SerialRun:
 
     def _asked(self, block: int) -> None:
         """Nobody has to be woken: the executor answers itself."""
+
+    @property
+    def marks(self) -> list[str]:
+        """Why the digest is not that of an undisturbed run, if it is not."""
+        return self._heard.marks
 
     @property
     def chain(self) -> str:

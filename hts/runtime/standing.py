@@ -61,12 +61,14 @@ def look(shared: Shared, heard: Heard, alive: int) -> Standing | None:
             if name != "published"
         },
         **{f"replicas.{name}": array for name, array in replicas.items()},
-        "actions": _actions(shared, heard, updates, replicas["age"]),
     }
     chain = shared.learnt.chain
-    ahead = any(_rollout(shared, block) > updates for block, at in enumerate(began) if not at)
+    # Behind its last question of this rollout a block begins the next one, where the older stood.
+    last = (updates, shared.storages[0].sizes.steps)
+    ahead = any(shared.desk.question(block) >= last for block, at in enumerate(began) if not at)
     if ahead or shared.learnt.updates != updates:
         return None
+    found["actions"] = _actions(shared, heard, updates, replicas["age"])
     return Standing(updates, chain, found)
 
 
@@ -125,7 +127,7 @@ def stand(shared: Shared, heard: Heard, standing: Standing) -> None:
             shared.versions["published"][number % ALIVE] = number + 1
     shared.learnt.stand(standing.updates, standing.part("kept."), standing.chain)
     shared.desk.stand(standing.updates)
-    heard.told = standing.updates
+    heard.began = heard.told = standing.updates
 
 
 def _rollout(shared: Shared, block: int) -> int:

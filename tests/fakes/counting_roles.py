@@ -65,7 +65,7 @@ class Learner:
         self, storage: Storage, behaviour: Version, newest: Version, updates: int
     ) -> tuple[Version, dict[str, float]]:
         """The same parameters again, once everything is found to be right."""
-        seen = storage.arrays["frames.observation"]
+        seen = storage.arrays["frames.observation"][:, storage.sizes.history :]
         counting.verify(seen)
         now, after = seen[:, :-1], seen[:, 1:]
         assert (storage.action == counting.expected_action(now)).all(), "another one's action"

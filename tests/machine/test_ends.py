@@ -114,7 +114,7 @@ def test_what_a_simulator_raises_ends_the_run(machine: Machine) -> None:
             updates += 1
             episodes.extend(updated.episodes)
 
-    with running(asked, machine) as run, pytest.raises(RoleFailed) as caught:
+    with pytest.raises(RoleFailed) as caught, running(asked, machine) as run:
         follow()
     assert str(caught.value).startswith("executor ")
     assert "the simulator's own words" in str(caught.value)

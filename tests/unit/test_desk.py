@@ -20,6 +20,7 @@ from hts.machine import ALIVE, SharedArray, Sizes, learnt_arrays, version_arrays
 from hts.memory import arena
 from hts.memory.arena import Arena
 from hts.memory.desk import Crew, Desk
+from hts.memory.room import Room
 from hts.memory.versions import Published, Version
 from hts.runtime.shared import Blueprint, allocate
 from hts_envs.contract import Array, Box, Discrete, Spaces
@@ -218,8 +219,10 @@ def large(count: int) -> list[list[SharedArray]]:
 
 def test_memory_that_is_not_there_is_never_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel would make room by killing somebody: one sentence says what would do instead."""
-    monkeypatch.setattr(arena, "_available", lambda: 3 * MIB)
-    with pytest.raises(HtsError, match=r"^4 MiB .* cannot be had \(3 MiB .*\); .* fewer replicas"):
+    monkeypatch.setattr(arena, "available", lambda: Room(3 * MIB, "here"))
+    with pytest.raises(
+        HtsError, match=r"^4 MiB .* cannot be had \(3 MiB are free here\); .* fewer replicas"
+    ):
         Arena.create(large(4))
     Arena.create(large(3)).close()
 

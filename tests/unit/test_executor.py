@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from hts.determinism.digest import replica_digest
+from hts.errors import WorldFailed
 from hts.machine import Sizes
 from hts.memory.desk import Crew, Desk
 from hts.memory.doorbell import Doorbell
@@ -255,8 +256,10 @@ def test_what_a_simulator_raises_in_a_thread_is_raised_by_the_executor() -> None
             stage.settle()
             bell.wait()
 
-    with pytest.raises(OSError, match="the engine is gone"):
+    with pytest.raises(WorldFailed) as caught:
         drive()
+    assert caught.value.replica == 3
+    assert str(caught.value.__cause__) == "the engine is gone"
 
 
 def test_what_is_started_runs_in_its_own_thread() -> None:
