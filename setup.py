@@ -15,7 +15,16 @@ EXTRAS = {
     "mujoco": ["mujoco>=4.0", "imageio>=2.14"],
     "envpool": ["envpool>=1.2"],
 }
-DEV = ["coverage", "greenlet", "hypothesis", "mypy", "pytest", "pytest-timeout", "ruff", "types-PyYAML"]
+DEV = [
+    "coverage",
+    "greenlet",
+    "hypothesis",
+    "mypy",
+    "pytest",
+    "pytest-timeout",
+    "ruff",
+    "types-PyYAML",
+]
 
 
 def renamed(package: str, folder: str) -> list[str]:

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Literal
 
 from hts.cli import shell
+from hts.memory.room import available
 from hts_envs.errors import install_command
 from hts_envs.registry import FAMILIES, family, missing
 
 Verdict = Literal["ok", "warning", "blocker"]
 
-SHM_NEEDED = 512 * 2**20
 MEMORY_NEEDED = 2 * 2**30
 FILES_NEEDED = 1024
 DISK_NEEDED = 2 * 2**30
@@ -74,30 +74,25 @@ def cores() -> Iterator[Line]:
 
 
 def memory() -> Iterator[Line]:
-    pages, size = os.sysconf("SC_AVPHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
-    total = os.sysconf("SC_PHYS_PAGES") * size
-    free = _available_memory() or pages * size
-    yield Line(
-        "memory",
-        f"{_size(free)} free of {_size(total)}",
-        "ok" if free >= MEMORY_NEEDED else "warning",
-        "" if free >= MEMORY_NEEDED else "close other programs, or train with fewer --envs",
-    )
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    room = available()
+    found = f"{_size(total)}; {_size(room.size)} are free {room.limit}"
+    if room.size >= MEMORY_NEEDED:
+        yield Line("memory", found)
+    else:
+        mend = "close other programs, or train with fewer --envs"
+        yield Line("memory", found, "warning", mend)
 
 
-def shared_memory(where: Path = Path("/dev/shm")) -> Iterator[Line]:
-    """Storages live in shared memory: it must be there, writable and large enough."""
-    if not where.is_dir() or not os.access(where, os.W_OK):
-        mend = f"sudo mount -t tmpfs -o size=2g,mode=1777 tmpfs {where}"
-        yield Line("shared memory", f"{where} is not writable", "blocker", mend)
-        return
-    usage = shutil.disk_usage(where)
-    found = f"{_size(usage.free)} free of {_size(usage.total)} in {where}"
-    if usage.free >= SHM_NEEDED:
-        yield Line("shared memory", found)
-        return
-    mend = f"sudo mount -o remount,size=2g {where}   (docker run: --shm-size=2g)"
-    yield Line("shared memory", found, "warning", mend)
+def shared_memory() -> Iterator[Line]:
+    """Storages live in memory that has no name."""
+    try:
+        os.close(os.memfd_create("hts"))
+    except OSError as error:
+        mend = "ulimit -n 4096; and outside of sandboxes that forbid memfd_create"
+        yield Line("shared memory", f"cannot be had: {error.strerror}", "blocker", mend)
+    else:
+        yield Line("shared memory", "is taken from memory; the size of /dev/shm does not matter")
 
 
 def limits() -> Iterator[Line]:
@@ -206,18 +201,6 @@ def _cpu_quota() -> float | None:
     except (OSError, ValueError):
         return None
     return None if quota == "max" else int(quota) / int(period)
-
-
-def _available_memory() -> int | None:
-    """Memory that can be had without swapping: free pages and caches that can be dropped."""
-    try:
-        text = Path("/proc/meminfo").read_text()
-    except OSError:
-        return None
-    for line in text.splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) * 1024
-    return None
 
 
 if __name__ == "__main__":

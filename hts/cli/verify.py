@@ -9,7 +9,7 @@ import itertools
 import sys
 import traceback
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hts import signals
@@ -20,6 +20,7 @@ from hts.determinism import numerics
 from hts.errors import BadConfig, RoleFailed, WrongUsage
 from hts_envs.errors import BadName, BadOption, MissingPackages
 from hts_envs.options import coerce
+from hts_envs.randomness import fold
 
 if TYPE_CHECKING:
     from hts.runtime.again import Setting
@@ -31,6 +32,11 @@ digests with the serial runner's and with another seed's. Takes what hts-train
 takes; --executors, --actors, --learners, --stepping and --schedule take lists,
 and every combination is run (1,2 executors with 0,1 actors and 1,2 learners, as
 far as the experiment allows, where nothing is said).
+
+With --kill, that many processes of every run are killed (SIGKILL) while it works:
+executors, actors or the learner, at moments that follow from the seed. With
+--interrupt, every run is stopped that many times, written to a checkpoint, and
+goes on from it on the next layout of the list. No digest may show any of it.
 """
 
 EPILOG = """\
@@ -38,12 +44,22 @@ examples:
   hts-verify --env gfootball:3v1 --updates 2
   hts-verify --config smoke --executors 1,2,4 --actors 0,1,4 --schedule hts,hts_barrier
   hts-verify --config smoke --learners 1,2 --stepping turns,threads --jitter 5 --load
+  hts-verify --config smoke --kill 3 --interrupt 2
 
 exit code: 0 all layouts agree and another seed does not, 1 otherwise, 2 wrong usage
 """
 
 AXES = ("executors", "actors", "learners", "stepping")
 """Flags that take a list here: values of the machine by the same name."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Harm:
+    """What is done to every run of the matrix."""
+
+    kills: int
+    stops: int
+
 
 _NAME = "{:>9} {:>6} {:>8} {:>8}  {:<11}"
 _ROW = "  {:<46}  {:<32} {:>7}  {}"
@@ -53,7 +69,15 @@ def parser() -> argparse.ArgumentParser:
     """hts-train's command line, with lists where the matrix varies."""
     made = train.parser("hts-verify", DESCRIPTION, EPILOG)
     made.add_argument("--stepping", metavar="NAME", help="of blocks: turns, threads or auto")
-    made.add_argument("--updates", metavar="N", help="of each run (4, or as many as it has)")
+    made.add_argument(
+        "--updates",
+        metavar="N",
+        help="of each run (4, and 2 more for each kill and interruption; or as many as it has)",
+    )
+    made.add_argument("--kill", metavar="N", help="kill so many processes of each run meanwhile")
+    made.add_argument(
+        "--interrupt", metavar="N", help="stop each run so often, and go on on the next layout"
+    )
     made.add_argument("--jitter", metavar="MS", help="random delays up to this, everywhere")
     made.add_argument("--load", action="store_true", help="keep every core busy meanwhile")
     return made
@@ -67,14 +91,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _verify(typed: argparse.Namespace) -> int:
     config, axes = _asked(typed)
-    updates = _updates(typed.updates, config.experiment)
+    harm = Harm(_count("--kill", typed.kill, 0), _count("--interrupt", typed.interrupt, 0))
+    updates = _updates(typed.updates, config.experiment, harm)
     layouts = _layouts(config, axes)
     signals.listen()
     numerics.prepare()
     from hts.runtime.busy import busy_cores
 
     with busy_cores() if typed.load else contextlib.nullcontext():
-        return _compare(config.experiment, layouts, updates)
+        return _compare(config.experiment, layouts, updates, harm)
 
 
 def _asked(typed: argparse.Namespace) -> tuple[Config, dict[str, list[Any]]]:
@@ -122,17 +147,30 @@ def _barriers(typed: argparse.Namespace, problems: list[str]) -> list[bool]:
     return [schedule == "hts_barrier" for schedule in schedules]
 
 
-def _updates(said: str | None, experiment: Experiment) -> int:
+def _count(flag: str, said: str | None, otherwise: int) -> int:
     if said is None:
-        return min(4, experiment.updates)
-    if not said.strip().isdigit() or int(said) < 1:
-        raise WrongUsage(f"--updates: must be a whole number of at least 1, got {said!r}")
-    if int(said) > experiment.updates:
+        return otherwise
+    if not said.strip().isdecimal() or int(said) < 1:
+        raise WrongUsage(f"{flag}: must be a whole number of at least 1, got {said!r}")
+    return int(said)
+
+
+def _updates(said: str | None, experiment: Experiment, harm: Harm) -> int:
+    """Of each run: as many as are asked for, or as many as it takes to do the harm."""
+    usual = 4 + 2 * (harm.kills + harm.stops)
+    updates = _count("--updates", said, min(usual, experiment.updates))
+    if updates > experiment.updates:
         raise WrongUsage(
             f"--updates {said}: {experiment.steps:,} steps are {experiment.updates:,} updates; "
             "give more --steps"
         )
-    return int(said)
+    if harm.stops >= updates:
+        more = "--updates" if updates < experiment.updates else "--steps"
+        raise WrongUsage(
+            f"--interrupt {harm.stops}: between {updates:,} updates there are {updates - 1:,} "
+            f"places to stop at; give more {more}"
+        )
+    return updates
 
 
 def _layouts(config: Config, typed: Mapping[str, Sequence[Any]]) -> list[Machine]:
@@ -155,7 +193,25 @@ def _layouts(config: Config, typed: Mapping[str, Sequence[Any]]) -> list[Machine
     return layouts
 
 
-def _compare(experiment: Experiment, layouts: Sequence[Machine], updates: int) -> int:
+def _settings(
+    experiment: Experiment, layouts: Sequence[Machine], updates: int, harm: Harm
+) -> Iterator[Setting]:
+    """A run for each layout, the harm that is done to it, and where it goes on after each stop."""
+    from hts.runtime.again import Setting
+    from hts.runtime.disturb import Trouble
+
+    able = [
+        dataclasses.replace(layout, replacements=max(layout.replacements, harm.kills))
+        for layout in layouts
+    ]
+    for place, layout in enumerate(able):
+        seed = fold(experiment.seed, place)
+        elsewhere = (*able[place + 1 :], *able[: place + 1])
+        trouble = Trouble(updates, harm.kills, harm.stops, elsewhere, seed)
+        yield Setting(experiment, layout, trouble)
+
+
+def _compare(experiment: Experiment, layouts: Sequence[Machine], updates: int, harm: Harm) -> int:
     """The table, a row for each layout as it ends; the first that differs is looked into."""
     from hts.runtime.again import Setting
     from hts.runtime.verify import difference, reference
@@ -167,8 +223,7 @@ def _compare(experiment: Experiment, layouts: Sequence[Machine], updates: int) -
     if first is None:
         return shell.FAILED
     agree = True
-    for layout in layouts:
-        setting = Setting(experiment, layout)
+    for setting in _settings(experiment, layouts, updates, harm):
         other = _attempt(_name(setting), setting, updates, first)
         if agree and other is not None and other.digest != first.digest:
             print(f"    {difference(serial, setting, (first, other))}", flush=True)
@@ -194,7 +249,9 @@ def _attempt(
         shell.tell("hts-verify", whole.rstrip())
         return None
     verdict = "" if first is None else "same" if found.digest == first.digest else "DIFFERENT"
-    _row(name, found, verdict)
+    _row(name, found, verdict + _survived(found))
+    for mark in found.marks:
+        print(f"    {mark}", flush=True)
     return found
 
 
@@ -216,6 +273,12 @@ def _name(setting: Setting) -> str:
     machine = setting.machine
     schedule = "hts_barrier" if machine.barrier else setting.experiment.schedule
     return _NAME.format(*(getattr(machine, name) for name in AXES), schedule)
+
+
+def _survived(found: Outcome) -> str:
+    """What was done to it, in words."""
+    counts = ((found.killed, "killed"), (found.stopped, "interrupted"))
+    return "".join(f", {count} {what}" for count, what in counts if count)
 
 
 def _row(name: str, found: Outcome, verdict: str) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 
 from hts.errors import HtsError
 from hts.machine import SharedArray
+from hts.memory.room import available
 from hts_envs.contract import Array
 
 _ALIGNMENT = 64
@@ -34,8 +35,9 @@ class Arena:
     def create(tables: Sequence[Sequence[SharedArray]]) -> Arena:
         """Memory for these tables, zeroed."""
         size = sum(_space(array) for table in tables for array in table)
-        if size > _available():  # before the kernel ends other processes to make room
-            raise _too_much(size, f"{_available() / 2**20:,.0f} MiB are free")
+        room = available()
+        if size > room.size:  # before the kernel ends other processes to make room
+            raise _too_much(size, str(room))
         descriptor = os.memfd_create("hts")
         try:
             os.posix_fallocate(descriptor, 0, size)
@@ -67,13 +69,6 @@ class Arena:
 def _attach(descriptor: Any, size: int) -> Arena:
     """The same memory in a child; nothing of it has been handed out there yet."""
     return Arena(descriptor.detach(), size)
-
-
-def _available() -> int:
-    """Bytes that the kernel would give without taking them from anybody."""
-    with open("/proc/meminfo", encoding="ascii") as file:
-        found = dict(line.split(":") for line in file)
-    return int(found["MemAvailable"].split()[0]) * 1024
 
 
 def _too_much(size: int, why: str) -> HtsError:

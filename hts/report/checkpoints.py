@@ -1,13 +1,12 @@
 """The checkpoints of a run: files that it can go on from, written while it goes on.
 
 `checkpoints/` in the run's directory holds the newest few, each named for the updates that it
-stands behind. A file is written by a thread, whole or not at all; what cannot be written is said
-once and tried again at the next turn.
+stands behind. A file is written by a thread, whole or not at all; where that fails the older ones
+stay as they are, and the next one is tried when its time comes.
 """
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -23,6 +22,7 @@ class Checkpoints:
     """Writes them, every so many seconds, and keeps the newest ones."""
 
     def __init__(self, folder: Path, *, every: float, most: int) -> None:
+        self.trouble: str | None = None  # why the last one is not there
         folder.mkdir(exist_ok=True)
         for left in folder.glob(f".*{_ENDING}"):  # by a run that was killed
             left.unlink()
@@ -31,7 +31,6 @@ class Checkpoints:
         self._most = most
         self._last = time.monotonic()
         self._writing: threading.Thread | None = None
-        self._failed = False
 
     @property
     def due(self) -> bool:
@@ -62,16 +61,10 @@ class Checkpoints:
             for old in written(self._folder)[self._most :]:
                 old.unlink()
         except OSError as error:
-            if not self._failed:
-                print(
-                    f"hts: {path} could not be written ({error.strerror}); the run goes on, and "
-                    "tries again with the next one",
-                    file=sys.stderr,
-                    flush=True,
-                )
-            self._failed = True
+            why = error.strerror or error
+            self.trouble = f"{self._folder} takes no new checkpoint ({why})"
         else:
-            self._failed = False
+            self.trouble = None
 
 
 def written(folder: Path) -> list[Path]:

@@ -3,40 +3,46 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 
 from hts.errors import WrongUsage
 
 
 class Lines:
-    """One such file; what a full disk does not take waits in memory for the next line."""
+    """One such file; what a full disk does not take waits in memory for the next line.
+
+    The run adds lines while a checkpoint's thread brings earlier ones to the disk.
+    """
 
     def __init__(self, path: Path) -> None:
         self.trouble: str | None = None
         self._path = path
         self._file = path.open("ab", buffering=0)
         self._waiting = b""
+        self._turn = threading.Lock()
 
     def add(self, line: str) -> None:
         """Append it; whoever reads the file finds it there at once."""
-        self._waiting += line.encode()
-        try:
-            while self._waiting:
-                self._waiting = self._waiting[self._file.write(self._waiting) :]
-        except OSError as error:
-            self.trouble = f"{self._path} takes no more lines ({error.strerror})"
-        else:
-            self.trouble = None
+        with self._turn:
+            self._waiting += line.encode()
+            try:
+                while self._waiting:
+                    self._waiting = self._waiting[self._file.write(self._waiting) :]
+            except OSError as error:
+                self.trouble = f"{self._path} takes no more lines ({error.strerror})"
+            else:
+                self.trouble = None
 
     def sync(self) -> None:
-        """Bring all of it to the disk."""
+        """Bring all of it to the disk; OSError where the disk does not take it."""
         self.add("")
         if self.trouble is not None:
             raise OSError(None, self.trouble)
         os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        self.add("")
+        """Let go of the file; what still waits is lost, and `sync` has said so."""
         self._file.close()
 
 

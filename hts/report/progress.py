@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections import deque
 from collections.abc import Mapping
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from hts.config import Experiment
+from hts.report.say import say
 from hts.roles.blocks import Episode
 
 _EVERY_SECONDS = 5.0
@@ -99,7 +99,7 @@ class Progress:
             f"entropy {metrics.get('train/entropy', 0.0):.3f}",
             f"digest {chain[:8]}",
         ]
-        print("  ".join(parts), file=sys.stderr, flush=True)
+        say("  ".join(parts))
 
     def result(self, status: str, digest: str) -> dict[str, object]:
         """The record of how it ended."""

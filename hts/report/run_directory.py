@@ -13,8 +13,10 @@ import dataclasses
 import fcntl
 import json
 import os
+import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from importlib import metadata
 from pathlib import Path
@@ -41,38 +43,51 @@ def default_path(config: Config) -> Path:
 class RunDirectory:
     """The directory of one run, held by the process that writes it."""
 
-    def __init__(self, path: Path, held: int, later: Mapping[int, str]) -> None:
+    def __init__(self, path: Path, made: Sequence[Path] = ()) -> None:
         self.path = path
-        self._held = held
-        self._later = later
-        self._metrics, self._digests = Lines(path / METRICS), Lines(path / DIGESTS)
+        self._made = made
+        self._later: Mapping[int, str] = {}
+        self._held = _hold(path)
+        try:
+            self._metrics, self._digests = Lines(path / METRICS), Lines(path / DIGESTS)
+        except OSError:
+            os.close(self._held)
+            raise
 
     @staticmethod
     def new(path: Path) -> RunDirectory:
         """One that does not exist yet."""
+        made = [folder for folder in (path, *path.parents) if not os.path.exists(folder)]
         try:
             path.mkdir(parents=True)
+            return RunDirectory(path, made)
         except FileExistsError:
             raise WrongUsage(f"--run-dir {path}: it exists already; name a new one") from None
         except OSError as error:
+            _take_back(made)
             raise WrongUsage(f"--run-dir {path}: cannot be made: {error.strerror}") from None
-        return RunDirectory(path, _hold(path), {})
 
     @staticmethod
-    def again(path: Path, updates: int) -> RunDirectory:
-        """That of a run which goes on behind so many updates.
-
-        What was written about later ones is taken back; it has to come out the same again.
-        """
-        held = _hold(path)
+    def again(path: Path) -> RunDirectory:
+        """That of a run which goes on."""
         try:
-            cut(path / METRICS, updates)
-            later = [json.loads(line) for line in cut(path / DIGESTS, updates)]
-            for name in ("result.json", "failure.txt"):  # how it ended before
-                (path / name).unlink(missing_ok=True)
+            return RunDirectory(path)
         except OSError as error:
             raise WrongUsage(f"{path}: it cannot be written: {error.strerror}") from None
-        return RunDirectory(path, held, {line["update"]: line["chain"] for line in later})
+
+    @contextmanager
+    def begun(self) -> Iterator[None]:
+        """The first things that are written: where they cannot be, the run is not begun, and
+        nothing is left that was made for it."""
+        try:
+            yield
+        except BaseException as error:
+            self.close()
+            _take_back(self._made)
+            if isinstance(error, OSError):
+                sentence = f"{self.path}: it cannot be written: {error.strerror}"
+                raise WrongUsage(sentence) from None
+            raise
 
     def manifest(self, resolved: Resolved, chosen: Machine, device: str) -> None:
         """What is run, and under which numerics."""
@@ -88,7 +103,10 @@ class RunDirectory:
         self._write("manifest.json", record)
 
     def goes_on(self, resolved: Resolved, chosen: Machine, device: str, updates: int) -> list[str]:
-        """The manifest of the next leg; returns what is not as it was in the one before."""
+        """Go on behind so many updates; returns what is not as it was in the leg before.
+
+        What was written about later ones is taken back; it has to come out the same again.
+        """
         before = json.loads((self.path / "manifest.json").read_text(encoding="utf-8"))
         now = _conditions(device)
         changed = [
@@ -101,6 +119,12 @@ class RunDirectory:
         legs = [*before.get("legs", []), _leg(updates)]
         record = {**before, **now, "config": config, "asked": _asked(resolved), "legs": legs}
         self._write("manifest.json", record)
+        cut(self.path / METRICS, updates)
+        later = [json.loads(line) for line in cut(self.path / DIGESTS, updates)]
+        self._later = {line["update"]: line["chain"] for line in later}
+        for name in ("result.json", "failure.txt"):  # how it ended before, and half of that
+            for left in (name, f".{name}"):
+                (self.path / left).unlink(missing_ok=True)
         return changed
 
     def update(
@@ -127,7 +151,7 @@ class RunDirectory:
 
     def failure(self, text: str) -> None:
         """What went wrong, with its traceback."""
-        (self.path / "failure.txt").write_text(text.rstrip() + "\n", encoding="utf-8")
+        self._replace("failure.txt", text.rstrip())
 
     def result(self, record: Mapping[str, Any]) -> None:
         """How the run ended."""
@@ -140,10 +164,26 @@ class RunDirectory:
         os.close(self._held)
 
     def _write(self, name: str, record: Mapping[str, Any]) -> None:
+        self._replace(name, json.dumps(record, indent=2))
+
+    def _replace(self, name: str, text: str) -> None:
         """Whole or not at all: written beside its place, then moved there."""
         beside = self.path / f".{name}"
-        beside.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-        os.replace(beside, self.path / name)
+        try:
+            beside.write_text(text + "\n", encoding="utf-8")
+            os.replace(beside, self.path / name)
+        except OSError:
+            beside.unlink(missing_ok=True)
+            raise
+
+
+def _take_back(made: Sequence[Path]) -> None:
+    """Remove a run's directory and the folders that were made for it, if nothing else is there."""
+    if made:
+        shutil.rmtree(made[0], ignore_errors=True)
+    for folder in made[1:]:
+        with suppress(OSError):
+            folder.rmdir()
 
 
 def _hold(path: Path) -> int:

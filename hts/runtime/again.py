@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +19,10 @@ from hts.determinism.divergence import (
     load_parameters,
 )
 from hts.runtime.assemble import Updated, plan
+from hts.runtime.disturb import Disturbed, Run, Trouble, disturbed
+from hts.runtime.standing import Standing
 from hts.runtime.train import device_of, make_run
+from hts.scratch import scratch
 from hts_envs.registry import parse
 
 _ATTEMPTS = 3
@@ -29,10 +30,11 @@ _ATTEMPTS = 3
 
 @dataclass(frozen=True)
 class Setting:
-    """An experiment, and the machine that it runs on."""
+    """An experiment, the machine that it runs on, and what happens to it there."""
 
     experiment: Experiment
     machine: Machine
+    trouble: Trouble = Trouble()
 
 
 @dataclass(frozen=True)
@@ -46,20 +48,26 @@ class Again:
 
 def updates(setting: Setting, count: int, keep: Keep | None = None) -> list[Updated]:
     """The first updates of this run; what it goes on to do is not waited for."""
-    spec = parse(setting.experiment.env)
+    return played(setting, count, keep).updates
+
+
+def played(setting: Setting, count: int, keep: Keep | None = None) -> Disturbed:
+    """The same, with what the run went through."""
     machine = setting.machine
-    found = plan(setting.experiment, spec, device_of(machine), machine.jitter)
-    run = make_run(dataclasses.replace(found, keep=keep), machine)
-    try:
-        return list(itertools.islice(run, count))
-    finally:
-        run.close()
+    spec, device = parse(setting.experiment.env), device_of(machine)
+    found = plan(setting.experiment, spec, device, machine.jitter)
+    found = dataclasses.replace(found, keep=keep)
+
+    def start(here: Machine, begin: Standing | None) -> Run:
+        return make_run(found, here, begin)
+
+    return disturbed(start, machine, count, setting.trouble)
 
 
 def again(ours: Setting, theirs: Setting, update: int) -> Again:
     """Run both up to this update; where they part earlier this time, up to there once more."""
     for _ in range(_ATTEMPTS):
-        with tempfile.TemporaryDirectory(prefix="hts-") as folder:
+        with scratch() as folder:
             paths = [str(Path(folder, name)) for name in ("ours", "theirs")]
             here, there = (
                 [updated.link for updated in updates(setting, update, Keep(update - 1, path))]

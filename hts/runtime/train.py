@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-import sys
+import dataclasses
+import os
+import time
 import traceback
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,7 @@ from hts.report.checkpoints import Checkpoints
 from hts.report.progress import Progress
 from hts.report.resume import Resumed
 from hts.report.run_directory import RunDirectory, default_path
+from hts.report.say import say
 from hts.report.sealed import Sealed
 from hts.runtime.assemble import Plan, Updated, plan
 from hts.runtime.layout import Layout, auto
@@ -25,17 +29,20 @@ from hts.signals import undisturbed
 from hts_envs.registry import parse
 
 DONE, FAILED, INTERRUPTED = 0, 1, 130
+_SECONDS_TO_SETTLE = 1.0
 
 
 def train(resolved: Resolved, run_dir: Path | None) -> int:
     """Run the experiment; returns the exit code."""
     config = resolved.config
-    if run_dir is not None and run_dir.exists():
+    if run_dir is not None and os.path.exists(run_dir):
         raise WrongUsage(f"--run-dir {run_dir}: it exists already; name a new one")
     found, layout = _prepared(config)
     record = RunDirectory.new(run_dir or default_path(config))
-    record.manifest(resolved, layout.machine, found.device)
-    return _Training(found, layout, record).run()
+    with record.begun():
+        record.manifest(resolved, layout.machine, found.device)
+        training = _Training(found, layout, record)
+    return training.run()
 
 
 def go_on(resumed: Resumed) -> int:
@@ -45,17 +52,20 @@ def go_on(resumed: Resumed) -> int:
         _say(f"{run.path}: this run is done: digest {run.result.get('digest')}")
         return DONE
     found, layout = _prepared(config)
-    record = RunDirectory.again(run.path, behind)
-    for change in record.goes_on(resumed.resolved, layout.machine, found.device, behind):
+    held = resumed.held
+    begin = None if held is None else Standing(behind, held.facts["chain"], held.arrays)
+    record = RunDirectory.again(run.path)
+    with record.begun():
+        changed = record.goes_on(resumed.resolved, layout.machine, found.device, behind)
+        training = _Training(found, layout, record, begin)
+    for change in changed:
         _say(f"{change}: the digest may be another one from here on")
-    if resumed.held is None:
+    if held is None:
         _say("there is no checkpoint yet: the run begins again")
-        return _Training(found, layout, record).run()
-    rows = config.experiment.rows
-    _say(f"goes on behind update {behind:,} ({behind * rows:,} steps) of {run.path}")
-    begin = Standing(behind, resumed.held.facts["chain"], resumed.held.arrays)
-    training = _Training(found, layout, record, begin)
-    training.progress.take(resumed.held.facts["progress"])
+    else:
+        rows = config.experiment.rows
+        _say(f"goes on behind update {behind:,} ({behind * rows:,} steps) of {run.path}")
+        training.take(held.facts)
     return training.run()
 
 
@@ -73,7 +83,7 @@ class _Training:
         self, found: Plan, layout: Layout, record: RunDirectory, begin: Standing | None = None
     ) -> None:
         self.progress = Progress(found.experiment)
-        self._found = found
+        self._found = dataclasses.replace(found, cases=record.path / "failures")
         self._layout = layout
         self._begin = begin
         self._record = record
@@ -83,7 +93,12 @@ class _Training:
         )
         self._metrics: dict[str, float] = {}
         self._marks: list[str] = []  # why the digest is not that of an undisturbed run
-        self._trouble: str | None = None
+        self._troubles: set[str] = set()
+
+    def take(self, facts: Mapping[str, Any]) -> None:
+        """Go on with what the run had counted, and been marked with."""
+        self.progress.take(facts["progress"])
+        self._marks += facts["interrupted"]
 
     def run(self) -> int:
         """From where it begins to where it ends; returns the exit code."""
@@ -91,7 +106,7 @@ class _Training:
         _say(f"experiment {experiment.identity()} in {path}")
         _say(f"schedule: {_schedule(experiment)}")
         _say(f"machine: {self._layout.why}")
-        code, status, run = DONE, "done", None
+        code, status, run, failure = DONE, "done", None, None
         digest = self._found.digest().chain if self._begin is None else self._begin.chain
         how: dict[str, Any] = {}
         try:
@@ -104,20 +119,30 @@ class _Training:
                 code, status = INTERRUPTED, "interrupted"
             except Exception as error:
                 code, status = FAILED, f"failed: {_in_short(error)}"
-                whole = str(error) if isinstance(error, RoleFailed) else traceback.format_exc()
-                self._record.failure(whole)
+                failure = str(error) if isinstance(error, RoleFailed) else traceback.format_exc()
             if run is not None:
                 self._end(run)
         finally:
             if run is not None:
                 digest, how = run.chain, _how(run)
+                self._marks += run.marks
                 run.close()
-        self._checkpoints.wait()
-        result = {**self.progress.result(status, digest), **how, "interrupted": self._marks}
-        self._record.result(result)
+        lost = self._lost()
+        if lost is not None and code != FAILED:
+            code, status = FAILED, f"failed: {lost}"
+        try:
+            if failure is not None:
+                self._record.failure(failure)
+            result = {**self.progress.result(status, digest), **how, "interrupted": self._marks}
+            self._record.result(result)
+        except OSError as error:
+            code = FAILED
+            _say(f"how it ended is not in its record: {error.strerror}")
         self._record.close()
         if how:
             _say(f"time: {how['time']}")
+        for mark in self._marks:
+            _say(f"this is not the digest of an undisturbed run: {mark}")
         _say(f"{status}: digest {digest}, record in {path}")
         if code != DONE:
             _say(f"go on with: hts-train --resume {path}")
@@ -134,13 +159,26 @@ class _Training:
         mark = self._record.update(updated.link, self._metrics, updated.replicas)
         if mark is not None:
             self._marks.append(mark)
-            _say(mark)
-        if self._record.trouble not in (None, self._trouble):
-            _say(f"{self._record.trouble}; the run goes on, and they wait in memory")
-        self._trouble = self._record.trouble
+        self._tell_troubles()
         self.progress.tell(self._metrics, updated.link.chain)
         if self._checkpoints.due:
             self._checkpoint(run)
+
+    def _tell_troubles(self) -> None:
+        """Say once what cannot be written now."""
+        now = {why for why in (self._record.trouble, self._checkpoints.trouble) if why}
+        for why in sorted(now - self._troubles):
+            _say(f"{why}: the run goes on, and tries again")
+        self._troubles = now
+
+    def _lost(self) -> str | None:
+        """What the record lacks at the end, which `--resume` makes again."""
+        self._checkpoints.wait()
+        try:
+            self._record.sync()
+        except OSError as error:
+            return error.strerror
+        return self._checkpoints.trouble
 
     def _end(self, run: SerialRun | ParallelRun) -> None:
         """What was learnt and not told yet, the last line, and a checkpoint behind all of it."""
@@ -148,21 +186,25 @@ class _Training:
             self._take(run, updated)
         if self._metrics:
             self.progress.tell(self._metrics, run.chain, last=True)
-        self._checkpoint(run)
+        until = time.monotonic() + _SECONDS_TO_SETTLE
+        while self.progress.updates and not self._checkpoint(run) and time.monotonic() < until:
+            time.sleep(0.01)  # a block that is ahead hides where the others stood
 
-    def _checkpoint(self, run: SerialRun | ParallelRun) -> None:
+    def _checkpoint(self, run: SerialRun | ParallelRun) -> bool:
         """Write where the run stands, if that can be seen now."""
         standing = run.standing()
         if standing is None:
-            return
+            return False
         facts = {
             "experiment": self._found.experiment.identity(),
             "updates": standing.updates,
             "chain": standing.chain,
             "progress": self.progress.state(),
+            "interrupted": [*self._marks, *run.marks],
         }
         held = Sealed(facts, standing.arrays)
         self._checkpoints.save(standing.updates, held, self._record.sync)
+        return True
 
 
 def _how(run: SerialRun | ParallelRun) -> dict[str, Any]:
@@ -206,4 +248,4 @@ def make_run(
 
 
 def _say(sentence: str) -> None:
-    print(f"hts-train: {sentence}", file=sys.stderr, flush=True)
+    say(f"hts-train: {sentence}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from hts.config import Machine
 from hts.determinism.digest import Link
-from hts.runtime.again import Setting, again, first_difference, updates
+from hts.runtime.again import Setting, again, first_difference, played
 
 
 @dataclass(frozen=True)
@@ -16,6 +16,9 @@ class Outcome:
 
     links: list[Link]
     seconds: float
+    killed: int
+    stopped: int
+    marks: list[str]
 
     @property
     def digest(self) -> str:
@@ -30,8 +33,10 @@ def reference(machine: Machine) -> Machine:
 def outcome(setting: Setting, count: int) -> Outcome:
     """This many updates on this layout."""
     began = time.perf_counter()
-    links = [updated.link for updated in updates(setting, count)]
-    return Outcome(links, time.perf_counter() - began)
+    found = played(setting, count)
+    links = [updated.link for updated in found.updates]
+    seconds = time.perf_counter() - began
+    return Outcome(links, seconds, found.killed, found.stopped, found.marks)
 
 
 def difference(ours: Setting, theirs: Setting, outcomes: tuple[Outcome, Outcome]) -> str:

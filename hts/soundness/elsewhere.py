@@ -1,6 +1,6 @@
 """The same run in a fresh process, and what else is better asked in a process of its own.
 
-This module is both sides. The parent starts `python -m hts.soundness.elsewhere JOB DIRECTORY`,
+This module is both sides. The parent starts `python -m hts.soundness.elsewhere JOB DIRECTORY PID`,
 with another hash seed than its own, and reads what the child wrote into the directory: one JSON
 object a line, so that what a child found out before it died is not lost. Jobs:
 
@@ -17,7 +17,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import time
 import traceback
 from collections.abc import Sequence
@@ -27,6 +26,8 @@ from typing import Any
 
 import numpy as np
 
+from hts.runtime.process import die_with
+from hts.scratch import scratch
 from hts.soundness.compare import Comparison, Difference, compare
 from hts.soundness.findings import Broken
 from hts.soundness.subject import Subject, build
@@ -49,8 +50,8 @@ def compare_elsewhere(environment: str, plan: Plan, trace: Trace, patience: floa
     """Repeat a run in a fresh process."""
     digests = [[*position, fields] for position, fields in trace.digests.items()]
     asked = {"environment": environment, "plan": dataclasses.asdict(plan), "digests": digests}
-    with tempfile.TemporaryDirectory(prefix="hts-check-") as folder:
-        told, words = _run_child("compare", Path(folder), asked, patience)
+    with scratch() as folder:
+        told, words = _run_child("compare", folder, asked, patience)
         if "compared" not in told:
             broken = told.get("broken")
             said = [broken["text"], *broken["detail"]] if broken else words
@@ -60,7 +61,7 @@ def compare_elsewhere(environment: str, plan: Plan, trace: Trace, patience: floa
         if compared["field"] is not None:
             position = Position(*compared["position"])
             first = trace.values.get(position, {}).get(compared["field"])
-            other = Path(folder) / _OTHER
+            other = folder / _OTHER
             second = np.load(other, allow_pickle=False) if other.exists() else None
             difference = Difference(position, compared["field"], first, second)
         return Elsewhere(Comparison(difference, compared["steps"]), told.get("after_end"))
@@ -68,9 +69,9 @@ def compare_elsewhere(environment: str, plan: Plan, trace: Trace, patience: floa
 
 def memory_of_replica(environment: str, seed: int, patience: float) -> float | None:
     """Bytes by which a process grows with one more replica; None where that is not known."""
-    with tempfile.TemporaryDirectory(prefix="hts-check-") as folder:
+    with scratch() as folder:
         asked = {"environment": environment, "seed": seed}
-        told, _ = _run_child("memory", Path(folder), asked, patience)
+        told, _ = _run_child("memory", folder, asked, patience)
     grown = told.get("grown")
     return None if grown is None else float(grown)
 
@@ -79,7 +80,8 @@ def _run_child(
     job: str, folder: Path, asked: dict[str, Any], patience: float
 ) -> tuple[dict[str, Any], list[str]]:
     (folder / _ASKED).write_text(json.dumps(asked))
-    command = [sys.executable, "-m", "hts.soundness.elsewhere", job, str(folder)]
+    module, parent = "hts.soundness.elsewhere", str(os.getpid())
+    command = [sys.executable, "-m", module, job, str(folder), parent]
     paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
     environ = {**os.environ, "PYTHONPATH": paths, "PYTHONHASHSEED": _other_hash_seed()}
     words = folder / "words.txt"
@@ -197,4 +199,5 @@ def resident_bytes() -> int | None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    die_with(int(sys.argv[3]))
+    sys.exit(main(sys.argv[1:3]))

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import faulthandler
 import hashlib
-import tempfile
 import time
 import traceback
 from collections.abc import Callable, Mapping
@@ -27,6 +26,7 @@ from hts.errors import RoleDied
 from hts.models.bounds import taken_in
 from hts.runtime.crew import make_worlds
 from hts.runtime.process import Child, Pipe
+from hts.scratch import scratch
 from hts.soundness.case import Case, Failure, Kind
 from hts.soundness.subject import Batch, Single, Subject
 from hts.soundness.trace import digest
@@ -72,8 +72,8 @@ def replay(case: Case, limit: float = LIMIT, tell: Tell = lambda _: None) -> Rep
     """Take it again in a process of its own, which is gone afterwards."""
     limit = min(limit, _LONGEST)
     numerics.set_environment()  # C reads it when the child starts
-    with tempfile.TemporaryDirectory(prefix="hts-check-") as folder:
-        stacks = Path(folder, "stacks.txt")
+    with scratch() as folder:
+        stacks = folder / "stacks.txt"
         child = Child("replay", run, case, limit, str(stacks))
         try:
             return _follow(child, stacks, limit, tell)

@@ -7,7 +7,10 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from hts.config import configure
+from hts.runtime.disturb import Trouble
 from tests.fakes import runs
 
 ONE = ("--actors", "0", "--learners", "1")
@@ -20,7 +23,7 @@ def verify(*typed: str, **environment: str) -> subprocess.CompletedProcess[str]:
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=280,
     )
 
 
@@ -49,6 +52,38 @@ def test_the_digests_are_those_of_training() -> None:
     finally:
         run.close()
     assert result.stdout.count(second.link.chain) == 2
+
+
+@pytest.mark.timeout(300)
+def test_kills_and_interruptions_change_no_digest() -> None:
+    """Processes are killed, and each run goes on on the other layout: the digest of training."""
+    harm = ("--kill", "3", "--interrupt", "1", "--jitter", "1")
+    layouts = ("--executors", "2", "--actors", "0,1", "--learners", "1")
+    result = verify("--config", "smoke", *layouts, *harm)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "12 updates of 128 rows on each layout" in result.stdout
+    rows = [line for line in result.stdout.splitlines() if line.endswith("3 killed, 1 interrupted")]
+    assert [row.split()[:2] for row in rows] == [["2", "0"], ["2", "1"]]
+    assert all("same, 3 killed" in row for row in rows)
+    assert result.stderr.count("another one goes on in its place") >= 3
+    run = runs.serial(configure("smoke").config.experiment)
+    try:
+        *_, last = itertools.islice(run, 12)
+    finally:
+        run.close()
+    assert result.stdout.count(last.link.chain) == 3
+
+
+@pytest.mark.timeout(300)
+def test_a_digest_that_differs_after_a_kill_is_told() -> None:
+    """A simulator that counts the steps of its life is another one when it is rebuilt: equal on
+    every layout, until somebody is killed."""
+    typed = ("--env", "python:tests.fakes.straying:make", "--executors", "2", *ONE)
+    result = verify("--config", "smoke", *typed, "--kill", "3")
+    assert result.returncode == 1, result.stdout + result.stderr
+    assert "DIFFERENT, 3 killed\n" in result.stdout
+    assert "cannot be rebuilt: after step 0 of episode" in result.stdout
+    assert result.stdout.splitlines()[-1] == "NOT equal"
 
 
 def test_a_layout_that_differs_is_found_out_to_the_last_bit() -> None:
@@ -114,6 +149,57 @@ def test_more_updates_than_there_are_is_told() -> None:
     result = verify("--config", "smoke", "--updates", "33")
     assert result.returncode == 2
     assert "--updates 33: 4,096 steps are 32 updates; give more --steps" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("typed", "sentence"),
+    [
+        (("--kill", "x"), "--kill: must be a whole number of at least 1, got 'x'"),
+        (("--kill", "-1"), "--kill: must be a whole number of at least 1, got '-1'"),
+        (("--interrupt", "0"), "--interrupt: must be a whole number of at least 1, got '0'"),
+        (
+            ("--interrupt", "4", "--updates", "4"),
+            "--interrupt 4: between 4 updates there are 3 places to stop at; give more --updates",
+        ),
+        (
+            ("--interrupt", "40"),
+            "--interrupt 40: between 32 updates there are 31 places to stop at; give more --steps",
+        ),
+    ],
+)
+def test_harm_that_cannot_be_done_is_one_sentence(typed: tuple[str, ...], sentence: str) -> None:
+    """Told before anything runs."""
+    result = verify("--config", "smoke", *typed)
+    assert result.returncode == 2
+    assert result.stderr == f"hts-verify: {sentence}\n"
+    assert result.stdout == ""
+
+
+@pytest.mark.timeout(300)
+def test_kills_that_find_no_time_are_told() -> None:
+    """Two processes cannot be killed and replaced eight times before the first update."""
+    typed = ("--config", "smoke", "--executors", "1", *ONE)
+    result = verify(*typed, "--kill", "8", "--updates", "1")
+    assert result.returncode == 2, result.stdout + result.stderr
+    assert "--kill 8: so many could not be killed and replaced before update 1" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_moments_follow_from_the_seed() -> None:
+    """The same for one seed, others for another; in order, all before the last update but one, the
+    stops all different; and of a shorter run, those that it reaches."""
+    one, same, other = (Trouble(20, kills=9, stops=6, seed=seed) for seed in (1, 1, 2))
+    kills, stops = one.kills_in(20, 0), one.stops_in(20)
+    assert kills == same.kills_in(20, 0) != other.kills_in(20, 0)
+    assert stops == same.stops_in(20) != other.stops_in(20)
+    assert kills != one.kills_in(20, 1), "another attempt has other moments"
+    assert kills == sorted(kills)
+    assert all(0 <= kill.after < 18 for kill in kills)
+    assert len(set(stops)) == 6
+    assert all(0 < stop < 20 for stop in stops)
+    assert one.stops_in(10) == [stop for stop in stops if stop < 10]
+    assert one.kills_in(10, 0) == [kill for kill in kills if kill.after < 8]
+    assert len(Trouble(4, stops=3).stops_in(4)) == 3
 
 
 def test_an_experiment_that_cannot_be_is_no_row() -> None:

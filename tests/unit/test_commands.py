@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import resource
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -81,12 +81,19 @@ def test_doctor_shows_every_subject_on_one_screen() -> None:
     assert len(result.stdout.splitlines()) <= 40
 
 
-def test_doctor_mends_what_is_missing(tmp_path: Path) -> None:
-    """A blocker prints the command that mends it and is counted in the verdict."""
-    (line,) = doctor.shared_memory(tmp_path / "nowhere")
+def test_doctor_mends_what_is_missing() -> None:
+    """A blocker prints the command that mends it and is counted in the verdict: here a process
+    that may not open one more file asks for shared memory."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
+    try:
+        (line,) = doctor.shared_memory()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
     text = doctor.screen([doctor.Line("python", "3"), line], colour=False)
     assert line.verdict == "blocker"
-    assert "mend: sudo mount -t tmpfs" in text
+    assert "shared memory  cannot be had: Too many open files" in text
+    assert "mend: ulimit -n 4096" in text
     assert text.endswith("Not ready: shared memory.")
 
 

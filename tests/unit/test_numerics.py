@@ -56,7 +56,7 @@ print(torch.get_num_threads(), torch.get_num_interop_threads(), os.environ["OMP_
 
 
 def test_a_configuration_that_looks_at_torch_leaves_it_prepared() -> None:
-    """A named GPU and bfloat16 are checked before a run begins, and its numerics hold all the same."""
+    """Checking a named GPU, or bfloat16, before a run begins leaves numerics as they must be."""
     command = [sys.executable, "-c", LOOKED]
     said = subprocess.run(command, capture_output=True, text=True)
     assert said.stdout.split() == ["1", "1", "1"], said.stderr

@@ -13,12 +13,13 @@ import resource
 import shlex
 import signal
 import subprocess
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
+
+from hts.scratch import scratch
 
 from . import homes
 from .figures import Mark
@@ -64,7 +65,7 @@ class Run(NamedTuple):
 def peer(name: str, task: Task) -> Run:
     """A peer's training, under the peer's own interpreter."""
     python = homes.interpreter(name)
-    with tempfile.TemporaryDirectory(prefix="hts-bench-") as folder:
+    with scratch() as folder:
         asked, result = Path(folder, "task.json"), Path(folder, "result.json")
         asked.write_text(json.dumps(dataclasses.asdict(task)))
         script = homes.HERE / PEERS[name]
@@ -75,7 +76,7 @@ def peer(name: str, task: Task) -> Run:
 
 def ours(layout: str, task: Task) -> Run:
     """Our training, through the command that users have."""
-    with tempfile.TemporaryDirectory(prefix="hts-bench-") as folder:
+    with scratch() as folder:
         directory = Path(folder, "run")
         command = [*our_command(task, directory), *shlex.split(layout)]
         others = _watched(command, Path(folder, "log"))
@@ -115,7 +116,7 @@ def _watched(command: Sequence[str], log: Path) -> float:
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=subprocess.STDOUT,
-            env=homes.clean_environment(),
+            env={**homes.clean_environment(), "TMPDIR": str(log.parent)},
             cwd=log.parent,
             start_new_session=True,
         )
