@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from hts.config import Config, Experiment, Machine, Resolved
-from hts.errors import RoleFailed, WrongUsage
+from hts.errors import RoleFailed, WorldFailed, WrongUsage
 from hts.report.checkpoints import Checkpoints
 from hts.report.progress import Progress
 from hts.report.resume import Resumed
@@ -227,6 +227,8 @@ def _in_short(error: Exception) -> str:
     """One line: what went wrong; the record of the run holds the rest."""
     if isinstance(error, RoleFailed):
         return f"{error.short} (more in failure.txt)"
+    if isinstance(error, WorldFailed):
+        return f"{error}: {error.__cause__} (more in failure.txt)"
     first = next(iter(str(error).splitlines()), "") or type(error).__name__
     return f"{first} (more in failure.txt)"
 
