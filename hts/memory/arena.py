@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import weakref
 from collections.abc import Sequence
 from multiprocessing.reduction import DupFd
 from typing import Any
@@ -27,6 +28,7 @@ class Arena:
 
     def __init__(self, descriptor: int, size: int) -> None:
         self._descriptor = descriptor
+        self._let_go = weakref.finalize(self, os.close, descriptor)
         self._map = mmap.mmap(descriptor, size)
         self._size = size
         self._used = 0
@@ -63,7 +65,7 @@ class Arena:
 
     def close(self) -> None:
         """Let go of it; the memory is freed with the last view of it, here and in children."""
-        os.close(self._descriptor)
+        self._let_go()
 
 
 def _attach(descriptor: Any, size: int) -> Arena:

@@ -8,6 +8,7 @@ has no name: the kernel forgets it with the last process that holds it. Nobody p
 from __future__ import annotations
 
 import os
+import weakref
 from multiprocessing.reduction import DupFd
 from typing import Any
 
@@ -15,8 +16,9 @@ from typing import Any
 class Doorbell:
     """Rung by many, waited for by one."""
 
-    def __init__(self) -> None:
-        self._descriptor = os.eventfd(0, os.EFD_CLOEXEC)
+    def __init__(self, descriptor: int | None = None) -> None:
+        self._descriptor = os.eventfd(0, os.EFD_CLOEXEC) if descriptor is None else descriptor
+        self._let_go = weakref.finalize(self, os.close, self._descriptor)
 
     def ring(self) -> None:
         os.eventfd_write(self._descriptor, 1)
@@ -26,7 +28,7 @@ class Doorbell:
         os.eventfd_read(self._descriptor)
 
     def close(self) -> None:
-        os.close(self._descriptor)
+        self._let_go()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """How it reaches a child that is being spawned."""
@@ -34,6 +36,4 @@ class Doorbell:
 
 
 def _attach(descriptor: Any) -> Doorbell:
-    bell = Doorbell.__new__(Doorbell)
-    bell._descriptor = descriptor.detach()
-    return bell
+    return Doorbell(descriptor.detach())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -187,13 +188,19 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture
-def stopped(tmp_path: Path) -> Path:
-    """A run that was killed behind its hundredth update."""
-    path = tmp_path / "run"
+@pytest.fixture(scope="module")
+def left(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a run left that was killed behind its hundredth update."""
+    path = tmp_path_factory.mktemp("runs") / "left"
     typed = (*TASK, *OFTEN, "--steps", "40000", "--executors", "2", "--run-dir", str(path))
     killed(path, 100, *typed)
     return path
+
+
+@pytest.fixture
+def stopped(left: Path, tmp_path: Path) -> Path:
+    """A copy of it, to go on with."""
+    return Path(shutil.copytree(left, tmp_path / "run"))
 
 
 def test_killed_as_a_whole_it_goes_on(stopped: Path, whole: Path) -> None:

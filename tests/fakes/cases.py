@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hts.config import Experiment
+from hts.errors import WorldFailed
 from hts.machine import Sizes
 from hts.memory.storage import Storage
 from hts.roles.blocks import Block
@@ -54,8 +55,9 @@ def stopped(
             if at < steps:
                 block.step(storage, step)
         failure = Failure(Kind.HANGS, "nothing was heard of it for 60 s")
-    except Exception:
-        failure = Failure(Kind.RAISES, traceback.format_exc())
+    except Exception as error:
+        why = error.__cause__ if isinstance(error, WorldFailed) else error
+        failure = Failure(Kind.RAISES, "".join(traceback.format_exception(why)))
     return Stopped(asked, replicas, question, failure)
 
 

@@ -67,7 +67,7 @@ class Command:
         self._temporary = temporary
         with log.open("a") as out:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "hts.cli.train", *typed],
+                [Path(sys.executable).with_name("hts-train"), *typed],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
