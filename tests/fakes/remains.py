@@ -16,6 +16,9 @@ import uuid
 from collections.abc import Set
 from pathlib import Path
 
+OWN = ("open:", "mapped:")
+"""What the looking process itself holds."""
+
 _MARK = "HTS_TEST_MARK"
 _SECONDS_TO_END = 10.0
 _OURS = re.compile(r"socket:|/memfd:hts|anon_inode:\[eventfd\]")

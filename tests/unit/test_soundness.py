@@ -458,6 +458,9 @@ def test_a_world_without_an_end_cannot_be_stepped_after_it(tmp_path: Path) -> No
 
 
 def test_memory_is_that_of_one_replica_more(tmp_path: Path) -> None:
-    """A world that holds 64 MB is seen to; the libraries, paid for once, are not counted."""
-    told = told_by("memory", tmp_path, "Large", Trace())
-    assert 60e6 < told["grown"] < 100e6
+    """A world that holds 64 MB is seen to; the libraries, paid for once, are not counted.
+
+    The kernel may take pages back meanwhile where memory is short: the larger of two readings.
+    """
+    grown = [told_by("memory", tmp_path, "Large", Trace())["grown"] for _ in range(2)]
+    assert 60e6 < max(grown) < 100e6
