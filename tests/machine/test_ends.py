@@ -80,7 +80,7 @@ def test_whoever_starts_many_runs_keeps_nothing_of_them() -> None:
 def test_what_an_actor_raises_ends_the_run() -> None:
     """Rule 35: with the role's name, its traceback, and its own words in short."""
     roles = Roles(answering="tests.fakes.telling_roles:failing")
-    with running(ENDLESS, EVERYBODY, roles) as run, pytest.raises(RoleFailed) as caught:
+    with pytest.raises(RoleFailed) as caught, running(ENDLESS, EVERYBODY, roles) as run:
         list(run)
     assert str(caught.value).startswith("actor ")
     assert "Traceback" in str(caught.value)
@@ -90,7 +90,7 @@ def test_what_an_actor_raises_ends_the_run() -> None:
 def test_what_the_learner_raises_ends_the_run() -> None:
     """Rule 35: parameters that are not finite, made in another process."""
     steep = dataclasses.replace(ENDLESS, algo=PPO(learning_rate=1e38, minibatches=2))
-    with running(steep, EVERYBODY) as run, pytest.raises(RoleFailed) as caught:
+    with pytest.raises(RoleFailed) as caught, running(steep, EVERYBODY) as run:
         list(run)
     assert str(caught.value).startswith("learner failed: Traceback")
     assert "update 1 made parameters that are not finite" in caught.value.short
