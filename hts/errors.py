@@ -4,6 +4,7 @@ HtsError
 ├── RoleFailed       a role raised: its name and its trace
 │   └── RoleDied     its process ended without a word
 ├── WorldFailed      a world raised in an executor: which replica's
+├── Damaged          a file that cannot be believed: which part of it (`hts.report.sealed`)
 └── WrongUsage       what the user typed cannot be done: told in one sentence, exit code 2
     └── BadConfig    every problem of a configuration at once, each with its origin
 """

@@ -41,7 +41,7 @@ examples:
   hts-check 'gfootball:3v1?agents=3' --seconds 60
   hts-check --list             which families of environments can be used here
   hts-check --list gfootball   the environments of one family, and their options
-  hts-check --replay runs/NAME/case-1.safetensors --limit 30
+  hts-check --replay runs/NAME/failures/raises-replica3-rollout7-step2.safetensors
 
 keys of --json:
   format       1; a key is never renamed within a format

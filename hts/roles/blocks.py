@@ -74,7 +74,8 @@ class _Record:
         first = self._block.replicas.start
         for name in self._storage.fields:
             recorded = self._storage.arrays[f"frames.{name}"][first + rows, place]
-            for row in rows[(_bytes(seen[name]) != _bytes(recorded)).any(1)]:
+            shown = seen[name].astype(recorded.dtype, copy=False)  # as it is written there
+            for row in rows[(_bytes(shown) != _bytes(recorded)).any(1)]:
                 self.stray(int(row), left)
 
     def stray(self, row: int, left: int) -> None:

@@ -211,17 +211,22 @@ class Supervisor:
         if self._every is None or now - self._looked < self._every:
             return
         self._looked = now
-        move = min(self._moves(), key=lambda move: move.since, default=None)
-        if move is None:
-            return
-        limit = self._limit(move)
-        if limit and now - move.since > limit:
-            self._end(move)
-        patience, place = self._machine.patience, (move.role, move.since)
-        if patience and now - move.since > patience and place != self._told:
+        moves = list(self._moves())
+        for move in moves:
+            limit = self._limit(move)
+            if limit and now - move.since > limit:
+                self._end(move)
+                return
+        slowest = min(moves, key=lambda move: move.since, default=None)
+        if slowest is not None and self._machine.patience:
+            self._tell(slowest, now)
+
+    def _tell(self, move: Move, now: float) -> None:
+        """Say once who is waited for, when that has taken longer than there is patience for."""
+        place, child = (move.role, move.since), self._seat(move.role).child
+        if now - move.since > self._machine.patience and place != self._told and child is not None:
             self._told = place
-            doing = self._seat(move.role).child.doing()  # type: ignore[union-attr]
-            _say(f"{move.role} has had {move.what} for {now - move.since:.0f} s; {doing}")
+            _say(f"{move.role} has had {move.what} for {now - move.since:.0f} s; {child.doing()}")
 
     def _moves(self) -> Iterator[Move]:
         """Who has to move, if that is to get ready; nobody has to before that."""
@@ -253,6 +258,7 @@ class Supervisor:
         asked = int(self._shared.desk.asked[move.block])
         self._once(RoleFailed(move.role, f"{words}, for the second time{again}"), move.block, asked)
         seat.child.kill()
+        seat.ready, seat.since = False, time.monotonic()  # it has no move until its successor has
 
     def _seat(self, name: str) -> Seat:
         return next(seat for seat in self.seats if seat.name == name)
