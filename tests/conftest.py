@@ -5,6 +5,7 @@ And they leave nothing on the machine: after the last one, no process that any o
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -14,6 +15,8 @@ from tests.fakes.remains import OWN, mark, present, remains
 
 numerics.prepare()
 mark()
+# A shell has the jobs in its background ignore Ctrl-C, and their children inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -37,6 +37,7 @@ FLAGS = {
     "--executors": ("machine.executors", "N|auto", "processes that step environments"),
     "--actors": ("machine.actors", "N|auto", "processes that answer; 0: executors do it"),
     "--learners": ("machine.learners", "N|auto", "threads that share an update"),
+    "--listen": ("machine.listen", "ADDRESS", "where simulators dial in: tcp://127.0.0.1:5555"),
     "--device": ("machine.device", "NAME", "auto, cpu, cuda or cuda:N"),
 }
 """Named flags that are values of the configuration: path, placeholder, help."""

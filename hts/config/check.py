@@ -108,11 +108,13 @@ def _schedule(experiment: Experiment) -> Iterator[str]:
 
 def _machine(config: Config) -> Iterator[str]:
     machine, replicas = config.machine, config.experiment.replicas
-    if machine.executors != "auto" and machine.executors > replicas:
+    here = machine.dialled_in(replicas).start if machine.remote != "all" else replicas
+    if machine.executors != "auto" and machine.executors > here:
         yield (
-            f"machine.executors: {machine.executors:,} executors for {replicas:,} replicas: "
-            f"an executor steps at least one; use at most {replicas:,}"
+            f"machine.executors: {machine.executors:,} executors for {here:,} replicas: "
+            f"an executor steps at least one; use at most {here:,}"
         )
+    yield from _dialling_in(config)
     shards = config.experiment.shard_count
     if machine.learners != "auto" and machine.learners > shards:
         yield (
@@ -123,6 +125,36 @@ def _machine(config: Config) -> Iterator[str]:
         yield "machine.barrier: schedule sync has no second storage to swap; leave it out"
     yield from _device(machine)
     yield from _precision(config)
+
+
+def _dialling_in(config: Config) -> Iterator[str]:
+    """Simulators that dial in: where, which replicas, and how many together."""
+    machine, experiment = config.machine, config.experiment
+    theirs = machine.dialled_in(experiment.replicas)
+    if machine.listen is None:
+        if experiment.env.startswith("remote:"):
+            yield (
+                "machine.listen: simulators of remote: dial in, and need to know where: "
+                "say --listen tcp://127.0.0.1:5555"
+            )
+        for name in ("remote", "seat", "keys"):
+            if getattr(machine, name) != getattr(Machine(), name):
+                yield f"machine.{name}: is for simulators that dial in, which need --listen"
+        return
+    if machine.serial:
+        yield "machine.serial: simulators dial in to a run of several processes; leave one out"
+    if machine.remote != "all" and machine.remote >= experiment.replicas:
+        yield (
+            f"machine.remote: {machine.remote:,} of {experiment.replicas:,} replicas; "
+            "leave it out where all of them dial in"
+        )
+    elif machine.remote != "all" and experiment.env.startswith("remote:"):
+        yield "machine.remote: all replicas of remote: dial in; leave it out"
+    if len(theirs) % machine.seat:
+        yield (
+            f"machine.seat: {len(theirs):,} replicas dial in, which cannot be cut into parts of "
+            f"{machine.seat:,}"
+        )
 
 
 def _device(machine: Machine) -> Iterator[str]:

@@ -225,6 +225,22 @@ class Machine:
     jitter: NotNegative = option(0.0, "random delays up to this many milliseconds everywhere")
     barrier: bool = option(False, "swap storages only when every replica has filled one")
     device: str = option("auto", "auto, cpu, cuda or cuda:N")
+    listen: str | None = option(
+        None, "where simulators dial in, such as tcp://127.0.0.1:5555; none: nobody does"
+    )
+    remote: Annotated[int, Range(1)] | Literal["all"] = option(
+        "all", "replicas whose simulators dial in, where some do: the last ones"
+    )
+    seat: Count = option(1, "replicas that one of them steps together")
+    keys: str | None = option(
+        None, "folder of the keys that let simulators in from elsewhere (hts-keys makes them)"
+    )
+
+    def dialled_in(self, replicas: int) -> range:
+        """Of so many replicas, those whose simulators dial in."""
+        if self.listen is None:
+            return range(replicas, replicas)
+        return range(0 if self.remote == "all" else max(0, replicas - self.remote), replicas)
 
 
 @dataclass(frozen=True, kw_only=True)

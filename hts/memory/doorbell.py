@@ -27,6 +27,10 @@ class Doorbell:
         """Until it has been rung since the last time."""
         os.eventfd_read(self._descriptor)
 
+    def fileno(self) -> int:
+        """For whoever waits for more than this."""
+        return self._descriptor
+
     def close(self) -> None:
         self._let_go()
 

@@ -56,7 +56,7 @@ class Strayed:
         return f"replica {self.replica} cannot be rebuilt: {why}"
 
 
-class _Record:
+class Record:
     """What stands in a storage, for rebuilt rows to be held to."""
 
     def __init__(self, block: Block, storage: Storage, step: int, known: int) -> None:
@@ -96,6 +96,8 @@ class Block(ABC):
         self.replicas = replicas
         self.seed = seed
         self.episodes: list[Episode] = []  # that ended, and were not reported yet
+        self.strayed: list[Strayed] = []  # that did not come back, and were not reported yet
+        self.turn = -1  # steps that each replica has taken in the run; -1: none has begun
         self.episode = np.full(len(replicas), -1, np.int64)
         self.age = np.zeros(len(replicas), np.int64)
         self.slice = slice(replicas.start, replicas.stop)
@@ -104,15 +106,35 @@ class Block(ABC):
         self._taken = taken
         self._lost: list[int] = []  # rows whose episodes did not come back
 
+    @abstractmethod
     def begin(self, storage: Storage) -> None:
         """The first observations of a run, in the first place of its first rollout."""
-        everyone = np.arange(len(self.replicas))
-        storage.write_frame(self.slice, 0, self._begin(everyone))
-        storage.age[self.slice, 0] = 0
-        storage.episode[self.slice, 0] = self.episode
-        if storage.sizes.state:
-            storage.state[self.slice, 0] = 0.0
-        self.offer(storage, 0)
+
+    @abstractmethod
+    def step(self, storage: Storage, step: int) -> None:
+        """Take the actions of this step, and show what they led to."""
+
+    @abstractmethod
+    def rebuild(self, storage: Storage, step: int, trail: Array, known: int = 0) -> None:
+        """Bring fresh simulators to where this block's replicas stand in a storage.
+
+        Every running episode is begun again and its recorded actions are taken again; `trail`
+        holds those of the latest steps, (replicas, steps, agents, ...), the last one being that of
+        `step` - 1. What is seen on the way must be what stands in the storage, from the place
+        `known` on. Whose episode does not come back has strayed, and is cut short by the next step.
+        """
+
+    @abstractmethod
+    def _reset(self, rows: Array) -> Observation:
+        """Begin the episode of each of these rows; returns their observations."""
+
+    @abstractmethod
+    def _facts(self, result: BatchedStep, row: int) -> dict[str, float]:
+        """What is known about the episode that ended in this row."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give back the simulators."""
 
     def take_over(self, storage: Storage, older: Storage) -> None:
         """Go on in this storage where the older one ended."""
@@ -123,10 +145,21 @@ class Block(ABC):
         """The keys with which the actions of this step are to be drawn."""
         storage.key[self.slice, step] = extend(self._stems, self.age)
 
-    def step(self, storage: Storage, step: int) -> None:
-        """Take the actions of this step, and show what they led to."""
+    def _began(self, storage: Storage) -> None:
+        """Show the first observations of the run."""
+        self.turn = 0
+        everyone = np.arange(len(self.replicas))
+        storage.write_frame(self.slice, 0, self._begin(everyone))
+        storage.age[self.slice, 0] = 0
+        storage.episode[self.slice, 0] = self.episode
+        if storage.sizes.state:
+            storage.state[self.slice, 0] = 0.0
+        self.offer(storage, 0)
+
+    def _took(self, storage: Storage, step: int, result: BatchedStep) -> None:
+        """Show what the actions of this step have led to."""
         mine = self.slice
-        result = self._step(self._taken(storage.action[mine, step]))
+        self.turn += 1
         if self._lost:
             self._cut_short(storage, step, result)
         storage.reward[mine, step] = result.reward
@@ -165,29 +198,18 @@ class Block(ABC):
         self._stems[rows] = stems(self.seed, Purpose.ACTION, numbers, episodes)
         return self._reset(rows)
 
-    def rebuild(self, storage: Storage, step: int, trail: Array, known: int = 0) -> list[Strayed]:
-        """Bring fresh simulators to where this block's replicas stand in a storage.
-
-        Every running episode is begun again and its recorded actions are taken again; `trail`
-        holds those of the latest steps, (replicas, steps, agents, ...), the last one being that of
-        `step` - 1. What is seen on the way must be what stands in the storage, from the place
-        `known` on. Whose episode does not come back is returned, and cut short by the next step.
-        """
+    def _stand(self, storage: Storage, step: int) -> None:
+        """Be where these replicas stand in a storage."""
         mine = self.slice
         self.episode[:] = storage.episode[mine, step]
         self.age[:] = storage.age[mine, step]
         self._stems[:] = stems(self.seed, Purpose.ACTION, self._numbers, self.episode)
-        assert trail.shape[1] >= self.age.max(), "every action of the running episodes is there"
-        record = _Record(self, storage, step, known)
-        steps: dict[int, int | None] = dict.fromkeys(range(len(self.replicas)))
-        if self.traits.reseeds:
-            self._replay(self._taken(trail), record)
-            steps = dict(sorted(record.strayed.items()))
-        self._lost = list(steps)
-        if self._lost:
-            self._reset(np.array(self._lost))
-        return [
-            Strayed(self.replicas[row], int(self.episode[row]), at) for row, at in steps.items()
+
+    def _stray(self, steps: Mapping[int, int | None]) -> None:
+        """These rows have not come back: the first step of each that is otherwise."""
+        self._lost = sorted(steps)
+        self.strayed += [
+            Strayed(self.replicas[row], int(self.episode[row]), steps[row]) for row in self._lost
         ]
 
     def _cut_short(self, storage: Storage, step: int, result: BatchedStep) -> None:
@@ -199,33 +221,43 @@ class Block(ABC):
         result.terminated[self._lost] = False
         result.truncated[self._lost] = True
 
+
+class LocalBlock(Block):
+    """A block whose simulators are in this process: each step is over when it returns."""
+
+    def begin(self, storage: Storage) -> None:
+        self._began(storage)
+
+    def step(self, storage: Storage, step: int) -> None:
+        self._took(storage, step, self._step(self._taken(storage.action[self.slice, step])))
+
+    def rebuild(self, storage: Storage, step: int, trail: Array, known: int = 0) -> None:
+        self._stand(storage, step)
+        assert trail.shape[1] >= self.age.max(), "every action of the running episodes is there"
+        record = Record(self, storage, step, known)
+        steps: Mapping[int, int | None] = dict.fromkeys(range(len(self.replicas)))
+        if self.traits.reseeds:
+            self._replay(self._taken(trail), record)
+            steps = record.strayed
+        self._stray(steps)
+        if self._lost:
+            self._reset(np.array(self._lost))
+
     @property
     @abstractmethod
     def traits(self) -> Traits:
         """What may be relied on in its simulators."""
 
     @abstractmethod
-    def _replay(self, trail: Array, record: _Record) -> None:
+    def _replay(self, trail: Array, record: Record) -> None:
         """Take the last `age` actions of each row's trail from its episode's begin on."""
-
-    @abstractmethod
-    def _reset(self, rows: Array) -> Observation:
-        """Begin the episode of each of these rows; returns their observations."""
 
     @abstractmethod
     def _step(self, action: Array) -> BatchedStep:
         """One step of every simulator; the arrays are the caller's until the next one."""
 
-    @abstractmethod
-    def _facts(self, result: BatchedStep, row: int) -> dict[str, float]:
-        """What is known about the episode that ended in this row."""
 
-    @abstractmethod
-    def close(self) -> None:
-        """Give back the simulators."""
-
-
-class WorldsBlock(Block):
+class WorldsBlock(LocalBlock):
     """Single worlds, stepped one after the other."""
 
     def __init__(self, worlds: Sequence[World], replicas: range, taken: Taken, seed: int) -> None:
@@ -252,7 +284,7 @@ class WorldsBlock(Block):
     def traits(self) -> Traits:
         return self.worlds[0].traits
 
-    def _replay(self, trail: Array, record: _Record) -> None:
+    def _replay(self, trail: Array, record: Record) -> None:
         for row, world in enumerate(self.worlds):
             alone, left = np.array([row]), int(self.age[row])
             try:
@@ -286,7 +318,7 @@ class WorldsBlock(Block):
             world.close()
 
 
-class BatchedBlock(Block):
+class BatchedBlock(LocalBlock):
     """A batched world: all its replicas in one call."""
 
     def __init__(self, world: BatchedWorld, replicas: range, taken: Taken, seed: int) -> None:
@@ -305,7 +337,7 @@ class BatchedBlock(Block):
     def traits(self) -> Traits:
         return self.world.traits
 
-    def _replay(self, trail: Array, record: _Record) -> None:
+    def _replay(self, trail: Array, record: Record) -> None:
         """All rows in one call, aligned at their ends: a row whose turn has not come plays on in an
         episode that is thrown away."""
         self._reset(np.arange(self.world.replicas))

@@ -130,7 +130,7 @@ class Executor:
             if at.stepping:
                 moved |= self._ask_again(place, at)
             elif at.step < 0 and at.rollout <= may_begin:
-                self._begin(at)
+                self._begin(place, at)
                 moved = True
         if self.partners.answering is not None:
             pending = self.desk.pending([at.number for at in self._mine])
@@ -154,15 +154,17 @@ class Executor:
     @property
     def waits_for_version(self) -> bool:
         """Some block may not begin its rollout yet."""
-        return any(at.step < 0 for at in self._mine)
+        return any(at.step < 0 and not at.stepping for at in self._mine)
 
-    def _begin(self, at: _Progress) -> None:
+    def _begin(self, place: int, at: _Progress) -> None:
         storage = self.storages[at.rollout % 2]
         if at.rollout:
             at.block.take_over(storage, self.storages[(at.rollout - 1) % 2])
-        else:
-            at.block.begin(storage)
-        self._ask(at, 0)
+            self._ask(at, 0)
+            return
+        at.stepping = True
+        self.partners.stepping.start(place, lambda: at.block.begin(storage))
+        self._ask_again(place, at)
 
     def resume(self, past: Past) -> None:
         """Go on where another process stopped: every block as it was when it asked last."""
@@ -176,16 +178,22 @@ class Executor:
             trail = [older[number] for number in sorted(older) if number < rollout]
             trail.append(storage.action[at.block.slice, :step])
             known = 0 if rollout >= past.since else step
-            strayed = at.block.rebuild(storage, step, np.concatenate(trail, axis=1), known)
-            if strayed:
-                self.partners.told.strayed(rollout, step, strayed)
+            at.block.turn = rollout * storage.sizes.steps + step
+            at.block.rebuild(storage, step, np.concatenate(trail, axis=1), known)
+            self._tell_strayed(at.block, rollout, step)
             at.rollout, at.step = rollout, step
             if step == storage.sizes.steps and rollout < filled:
                 at.rollout, at.step = rollout + 1, -1
         for rollout in (filled, filled + 1):
             self._unfilled[rollout % 2] = sum(at.rollout <= rollout for at in self._mine)
 
+    def _tell_strayed(self, block: Block, rollout: int, step: int) -> None:
+        if block.strayed:
+            self.partners.told.strayed(rollout, step, block.strayed)
+            block.strayed = []
+
     def _ask(self, at: _Progress, step: int) -> None:
+        self._tell_strayed(at.block, at.rollout, max(0, step - 1))
         if at.block.episodes:
             self.partners.told.ended(at.rollout, at.block.episodes)
             at.block.episodes = []

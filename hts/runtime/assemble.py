@@ -83,12 +83,19 @@ class Plan:
         )
 
 
-def plan(experiment: Experiment, spec: Spec, device: str, jitter: float = 0.0) -> Plan:
-    """Look at one world, and refuse a model that cannot see it."""
-    world = make(spec, Place(0, 1, experiment.seed))
-    spaces = world.spaces
-    world.close()
-    numerics.settle()
+def plan(
+    experiment: Experiment,
+    spec: Spec,
+    device: str,
+    jitter: float = 0.0,
+    spaces: Spaces | None = None,
+) -> Plan:
+    """Look at one world, where its spaces are not known, and refuse a model that cannot see it."""
+    if spaces is None:
+        world = make(spec, Place(0, 1, experiment.seed))
+        spaces = world.spaces
+        world.close()
+        numerics.settle()
     problems = misfits(experiment, spaces)
     if problems:
         raise BadConfig(problems)

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import time
+from typing import Protocol
 
 from hts.machine import TIMES
-from hts.memory.doorbell import Doorbell
 from hts_envs.contract import Array
+
+
+class Door(Protocol):
+    """What a process waits at: its doorbell, or that and more."""
+
+    def wait(self) -> None:
+        """Until there may be something to do."""
 
 
 class Clock:
@@ -16,10 +23,10 @@ class Clock:
         self._times = times
         self._since = time.perf_counter()
 
-    def wait(self, bell: Doorbell, column: str) -> None:
-        """Wait at the doorbell, for whom the column says."""
+    def wait(self, door: Door, column: str) -> None:
+        """Wait there, for whom the column says."""
         self._add("worked")
-        bell.wait()
+        door.wait()
         self._add(column)
 
     def _add(self, column: str) -> None:

@@ -19,22 +19,34 @@ from hts_envs.registry import Spec, make, parse
 
 
 def crew_for(experiment: Experiment, machine: Machine) -> Crew:
-    """Executors with equal shares of the replicas, each cut into blocks."""
+    """Executors with equal shares of the replicas, each cut into blocks; the last one may be for
+    replicas whose simulators dial in, a block for each of their seats."""
     actors = 0 if machine.actors == "auto" else machine.actors
-    executors = _executors(experiment) if machine.executors == "auto" else machine.executors
+    theirs = machine.dialled_in(experiment.replicas)
+    executors = _executors(experiment, machine, theirs.start)
     blocks: list[range] = []
     owners: list[int] = []
-    for executor, share in enumerate(shares(range(experiment.replicas), executors)):
+    for executor, share in enumerate(shares(range(theirs.start), executors)):
         parts = min(len(share), blocks_for(machine, len(share), executors, actors))
         blocks += shares(share, parts)
         owners += [executor] * parts
+    if theirs:  # one executor more, for everybody who dials in
+        seats = [range(at, at + machine.seat) for at in theirs[:: machine.seat]]
+        blocks += seats
+        owners += [executors] * len(seats)
+        executors += 1
     return Crew(tuple(blocks), tuple(owners), executors, actors)
 
 
-def _executors(experiment: Experiment) -> int:
+def _executors(experiment: Experiment, machine: Machine, replicas: int) -> int:
+    """How many step so many replicas here."""
+    if not replicas:
+        return 0
+    if machine.executors != "auto":
+        return machine.executors
     if parse(experiment.env).batched:
         return 1
-    return min(len(os.sched_getaffinity(0)), experiment.replicas)
+    return min(len(os.sched_getaffinity(0)), replicas)
 
 
 def blocks_for(machine: Machine, share: int, executors: int, actors: int) -> int:
@@ -51,6 +63,8 @@ def blocks_for(machine: Machine, share: int, executors: int, actors: int) -> int
 
 def shares(replicas: range, parts: int) -> list[range]:
     """Consecutive parts of these replicas, as even as possible."""
+    if not parts:
+        return []
     cuts = [replicas.start + len(replicas) * part // parts for part in range(parts + 1)]
     return [range(begin, end) for begin, end in itertools.pairwise(cuts)]
 

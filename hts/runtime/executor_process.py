@@ -7,15 +7,17 @@ it holds a network; otherwise it never imports torch, unless a simulator does.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from hts.determinism import numerics
 from hts.memory.doorbell import Doorbell
-from hts.roles.blocks import Episode, Strayed
+from hts.models.bounds import taken_in
+from hts.remote.port import Remote
+from hts.roles.blocks import Block, Episode, Strayed
 from hts.roles.executor import Answering, Executor, InTurn, Part, Partners, Past, Stepping
-from hts.runtime.clock import Clock
+from hts.runtime.clock import Clock, Door
 from hts.runtime.crew import make_blocks
 from hts.runtime.jitter import Jitter
 from hts.runtime.process import Pipe
@@ -31,6 +33,7 @@ class Assignment:
     terms: Terms
     threads: bool
     inline: Inference | None  # None: actors answer
+    remote: Remote | None  # its simulators dial in; None: they are built here
     past: Past = Past({})  # what a predecessor has left to go on from
 
 
@@ -39,17 +42,12 @@ def run(pipe: Pipe, given: Assignment) -> None:
     numerics.set_environment()
     if given.inline is not None:
         numerics.prepare()
-    from hts_envs.registry import parse
-
     terms, memory = given.terms, given.terms.memory
     shared, crew = memory.view(), memory.blueprint.crew
     bell = memory.bells.executors[given.index]
-    parts = [crew.blocks[block] for block in crew.blocks_of(given.index)]
-    spec = parse(terms.experiment.env)
-    blocks = make_blocks(terms.experiment, spec, memory.blueprint.spaces, parts)
-    stepping: Stepping = Threads(len(blocks), bell) if given.threads else InTurn()
     clock = Clock(shared.times[given.index])
     bells = memory.bells
+    kept = _remote(pipe, given, bell) if given.remote else _local(given, bell)
 
     def asked(block: int) -> None:
         if crew.actors:
@@ -57,11 +55,62 @@ def run(pipe: Pipe, given: Assignment) -> None:
 
     pause = Jitter(terms.jitter, f"executor {given.index}")
     told = Told(pipe.send, bells.learner)
-    partners = Partners(asked, told, pause, _answering(given, shared, pause), stepping)
-    executor = Executor(given.index, blocks, shared.desk, shared.storages, partners)
+    partners = Partners(asked, told, pause, _answering(given, shared, pause), kept.stepping)
+    executor = Executor(given.index, kept.blocks, shared.desk, shared.storages, partners)
     executor.resume(given.past)
+    kept.open()
     pipe.send(ready=True)
-    _drive(executor, clock, bell, "for simulators" if given.threads else "for actors")
+    _drive(executor, clock, kept.door, kept.otherwise)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Kept:
+    """An executor's simulators, how they step, and where it waits for them and for everybody."""
+
+    blocks: Sequence[Block]
+    stepping: Stepping
+    door: Door
+    otherwise: str  # what it waits for, if not for the learner
+    open: Callable[[], None] = lambda: None
+
+
+def _local(given: Assignment, bell: Doorbell) -> _Kept:
+    """They are built here."""
+    from hts_envs.registry import parse
+
+    blueprint, experiment = given.terms.memory.blueprint, given.terms.experiment
+    parts = _parts(given)
+    blocks = make_blocks(experiment, parse(experiment.env), blueprint.spaces, parts)
+    if given.threads:
+        return _Kept(blocks, Threads(len(blocks), bell), bell, "for simulators")
+    return _Kept(blocks, InTurn(), bell, "for actors")
+
+
+def _remote(pipe: Pipe, given: Assignment, bell: Doorbell) -> _Kept:
+    """They dial in."""
+    from hts.remote.block import RemoteBlock
+    from hts.remote.host import Host
+
+    assert given.remote is not None, "somewhere they dial in"
+    experiment, spaces = given.terms.experiment, given.terms.memory.blueprint.spaces
+    taken = taken_in(spaces, squash=experiment.squash)
+    blocks = [
+        RemoteBlock(seat, part, taken, experiment.seed, spaces)
+        for seat, part in enumerate(_parts(given))
+    ]
+
+    def note(sentence: str) -> None:
+        pipe.send(note=sentence)
+
+    last = experiment.updates * experiment.rollout
+    host = Host(given.remote, spaces, blocks, bell, note, last=last)
+    return _Kept(blocks, host, host, "for simulators", host.open)
+
+
+def _parts(given: Assignment) -> list[range]:
+    """The replicas of each of its blocks."""
+    crew = given.terms.memory.blueprint.crew
+    return [crew.blocks[block] for block in crew.blocks_of(given.index)]
 
 
 class Told:
@@ -86,12 +135,12 @@ class Told:
         self._tell(strayed=replicas, rollout=rollout, step=step)
 
 
-def _drive(executor: Executor, clock: Clock, bell: Doorbell, otherwise: str) -> None:
+def _drive(executor: Executor, clock: Clock, door: Door, otherwise: str) -> None:
     """Until the run is ended: a death is never mistaken for an end."""
     while True:
         while executor.advance():
             pass
-        clock.wait(bell, "waited for the learner" if executor.waits_for_version else otherwise)
+        clock.wait(door, "waited for the learner" if executor.waits_for_version else otherwise)
 
 
 def _answering(given: Assignment, shared: Shared, pause: Jitter) -> Answering | None:

@@ -55,6 +55,9 @@ def auto(found: Plan, spec: Spec, machine: Machine) -> Layout:
     """Look at what has to be known for a choice, and choose."""
     if machine.serial or "auto" not in (machine.executors, machine.stepping):
         return Layout(machine, "as asked for")
+    if not machine.dialled_in(found.experiment.replicas).start:
+        why = f"simulators dial in at {machine.listen}"
+        return _filled(machine, found.experiment, 1, why=why)
     there = There(len(os.sched_getaffinity(0)), spec.batched, found.device)
     if spec.batched or found.device != "cpu" or spec.family.name in _UNMEASURED:
         return choose(machine, found.experiment, there)

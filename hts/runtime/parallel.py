@@ -8,11 +8,13 @@ for the record, and for their successors.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 from hts.config import Machine
 from hts.errors import RoleFailed
 from hts.machine import TIMES
+from hts.remote.port import Port, Remote
 from hts.runtime import actor_process, executor_process, learner_process
 from hts.runtime.assemble import Plan, Updated
 from hts.runtime.process import Child, wait_child
@@ -67,10 +69,12 @@ class ParallelRun:
         inference = Inference(found.device, self.strategy.padding)
         threads = machine.stepping == "threads"
         seats = []
+        remote = _remote(machine, self.crew.replicas)
         for index in range(self.crew.executors):
             inline = None if self.crew.actors else inference
             past = self._supervisor.past(index)
-            executor = executor_process.Assignment(index, terms, threads, inline, past)
+            theirs = remote if index == self.crew.executors - 1 else None
+            executor = executor_process.Assignment(index, terms, threads, inline, theirs, past)
             seats.append(Seat(f"executor {index}", executor_process.run, executor))
         for index in range(self.crew.actors):
             actor = actor_process.Assignment(index, terms, inference)
@@ -142,6 +146,14 @@ class ParallelRun:
         """End every process."""
         self._supervisor.end()
         self._memory.close()
+
+
+def _remote(machine: Machine, replicas: int) -> Remote | None:
+    """What the last executor has to know, if simulators dial in."""
+    if not machine.dialled_in(replicas) or machine.listen is None:
+        return None
+    port = Port.checked(machine.listen, machine.keys)
+    return Remote(port, os.urandom(8).hex(), machine.patience, machine.step_limit)
 
 
 def _plural(count: int, word: str) -> str:

@@ -56,6 +56,12 @@ class Seat:
         given = self.assignment
         return given.index if isinstance(given, executor_process.Assignment) else None
 
+    @property
+    def dials_in(self) -> bool:
+        """Simulators dial in to whoever sits here."""
+        given = self.assignment
+        return isinstance(given, executor_process.Assignment) and given.remote is not None
+
 
 class Supervisor:
     """Everybody's seat, and what has been heard from there."""
@@ -115,6 +121,8 @@ class Supervisor:
         else:
             if "ready" in said:
                 seat.ready, seat.since = True, time.monotonic()
+            if "note" in said:
+                _say(said["note"])
             self.heard.take(said)
             if "strayed" in said:
                 self._strayed(said)
@@ -235,6 +243,8 @@ class Supervisor:
             if not seat.ready:
                 yield Move(seat.name, "to get ready", None, seat.since)
         for move in self._watch.moves():
+            if seats[move.role].dials_in:
+                continue  # it watches over its simulators itself
             if seats[move.role].ready:
                 yield dataclasses.replace(move, since=max(move.since, seats[move.role].since))
 

@@ -14,6 +14,7 @@ import torch
 
 from hts.config import Config, Experiment, Machine, Resolved
 from hts.errors import RoleFailed, WorldFailed, WrongUsage
+from hts.remote.port import Port
 from hts.report.checkpoints import Checkpoints
 from hts.report.progress import Progress
 from hts.report.resume import Resumed
@@ -26,6 +27,7 @@ from hts.runtime.parallel import ParallelRun
 from hts.runtime.serial import SerialRun
 from hts.runtime.standing import Standing
 from hts.signals import undisturbed
+from hts_envs.contract import Spaces
 from hts_envs.registry import parse
 
 DONE, FAILED, INTERRUPTED = 0, 1, 130
@@ -72,8 +74,26 @@ def go_on(resumed: Resumed) -> int:
 def _prepared(config: Config) -> tuple[Plan, Layout]:
     """The plan of the run, and the machine that is chosen for it."""
     spec, device = parse(config.experiment.env), device_of(config.machine)
-    found = plan(config.experiment, spec, device, config.machine.jitter)
-    return found, auto(found, spec, config.machine)
+    machine, spaces = dialled_in(config)
+    found = plan(config.experiment, spec, device, machine.jitter, spaces)
+    return found, auto(found, spec, machine)
+
+
+def dialled_in(config: Config) -> tuple[Machine, Spaces | None]:
+    """The machine with the port that simulators dial in at, and what the first one says, where
+    nobody here can build one."""
+    machine = config.machine
+    if machine.listen is None:
+        return machine, None
+    from hts.remote.listening import fixed
+    from hts.remote.meet import meet
+
+    port = fixed(Port.checked(machine.listen, machine.keys))
+    machine = dataclasses.replace(machine, listen=port.address)
+    if parse(config.experiment.env).family.name != "remote":
+        _say(f"simulators dial in at {port.address}")
+        return machine, None
+    return machine, meet(port, _say)
 
 
 class _Training:

@@ -208,6 +208,10 @@ def test_a_block_whose_step_is_not_over_holds_up_nobody() -> None:
     stage = Stage(held)
     stage.desk.may_begin = 0
     stage.settle()
+    assert sorted(held.begun) == [0, 1, 2], "first episodes begin at once too"
+    for block in range(3):
+        held.run(block)
+    stage.settle()
     stage.answer(0, 1)
     assert sorted(held.begun) == [0, 1]
     held.run(1)
