@@ -6,7 +6,7 @@ from setuptools import find_packages, setup
 
 HERE = Path(__file__).parent
 
-COMMANDS = ("train", "verify", "diff", "check", "doctor", "bench")
+COMMANDS = ("train", "verify", "diff", "check", "doctor", "bench", "executor", "keys")
 
 EXTRAS = {
     # Without its GUI dependencies: hts_envs.football needs the engine, numpy, six and these.
@@ -44,11 +44,26 @@ setup(
     + ["hts_configs"],
     package_dir={"hts": "hts", "hts_envs": "envs", "hts_configs": "configs"},
     package_data={
-        "hts": ["py.typed", "design/*.md"],
+        "hts": [
+            "py.typed",
+            "design/*.md",
+            "remote/*.md",
+            "remote/cpp/*",
+            "remote/cpp/*/*",
+            "remote/js/*",
+        ],
         "hts_envs": ["py.typed"],
         "hts_configs": ["*.yaml", "*/*.yaml"],
     },
-    install_requires=["gymnasium>=1.2", "numpy>=2", "PyYAML>=6", "safetensors>=0.6", "torch>=2.13"],
+    install_requires=[
+        "gymnasium>=1.2",
+        "msgpack>=1.1",
+        "numpy>=2",
+        "pyzmq>=26",
+        "PyYAML>=6",
+        "safetensors>=0.6",
+        "torch>=2.13",
+    ],
     extras_require={
         **EXTRAS,
         "all": sorted({need for needs in EXTRAS.values() for need in needs}),

@@ -29,6 +29,7 @@ FAMILIES = {
     "envpool": "hts_envs.envpool",
     "sleeper": "hts_envs.sleeper",
     "counting": "hts_envs.counting",
+    "reference": "hts_envs.reference",
     "remote": "hts_envs.remote",
 }
 """Family to the module whose `FAMILY` describes it, in the order in which people are shown them."""
