@@ -40,13 +40,24 @@ class Holder:
     at: int | None = None  # the turn that it stands at; None: it has not begun
     asked: int | None = None  # the turn that it is on the way to
     claims: int | None = None  # where it says that it stands, and was not heard saying yet
+    since: float = 0.0  # it was asked
 
 
 class RemoteBlock(Block):
     """Consecutive replicas that are stepped by whoever holds their seat."""
 
-    def __init__(self, seat: int, replicas: range, taken: Taken, seed: int, spaces: Spaces) -> None:
+    def __init__(
+        self,
+        seat: int,
+        replicas: range,
+        taken: Taken,
+        seed: int,
+        spaces: Spaces,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         super().__init__(replicas, taken, seed)
+        self._clock = clock
         self.seat = seat
         self.holder: Holder | None = None
         self.over = True  # nothing of what was begun is still to come
@@ -66,7 +77,7 @@ class RemoteBlock(Block):
     # --- what the executor asks for ---------------------------------------------------------------
 
     def begin(self, storage: Storage) -> None:
-        self.over, self.since, self._at = False, time.monotonic(), (storage, 0, 0)
+        self.over, self.since, self._at = False, self._clock(), (storage, 0, 0)
         self._go_on()
 
     def take_over(self, storage: Storage, older: Storage) -> None:
@@ -74,7 +85,7 @@ class RemoteBlock(Block):
         self._at = storage, 0, 0
 
     def step(self, storage: Storage, step: int) -> None:
-        self.over, self.since = False, time.monotonic()
+        self.over, self.since = False, self._clock()
         action = self._taken(storage.action[self.slice, step])
         self._action = np.ascontiguousarray(action).tobytes()
         self._go_on()
@@ -181,6 +192,7 @@ class RemoteBlock(Block):
         if holder.claims is not None:
             if holder.claims == self.turn or self._action or self.turn < 0:
                 holder.asked = holder.claims
+                holder.since = self._clock()
                 self._sent = [wire.pack("again", self.seat, holder.claims)]
                 holder.send(self._sent)
         elif self.turn < 0:
@@ -218,7 +230,7 @@ class RemoteBlock(Block):
 
     def _ask(self, turn: int, begins: list[int], action: bytes, seeds: bytes) -> None:
         assert self.holder is not None, "somebody is asked"
-        self.holder.asked = turn
+        self.holder.asked, self.holder.since = turn, self._clock()
         self._sent = self.format.act(self.seat, turn, begins, action, seeds)
         self.holder.send(self._sent)
 

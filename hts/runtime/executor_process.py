@@ -47,7 +47,11 @@ def run(pipe: Pipe, given: Assignment) -> None:
     bell = memory.bells.executors[given.index]
     clock = Clock(shared.times[given.index])
     bells = memory.bells
-    kept = _remote(pipe, given, bell) if given.remote else _local(given, bell)
+    if given.remote is None:
+        kept = _local(given, bell)
+    else:
+        began = bool(shared.desk.asked[list(crew.blocks_of(given.index))].any())
+        kept = _remote(pipe, given, bell, began=began)
 
     def asked(block: int) -> None:
         if crew.actors:
@@ -58,7 +62,6 @@ def run(pipe: Pipe, given: Assignment) -> None:
     partners = Partners(asked, told, pause, _answering(given, shared, pause), kept.stepping)
     executor = Executor(given.index, kept.blocks, shared.desk, shared.storages, partners)
     executor.resume(given.past)
-    kept.open()
     pipe.send(ready=True)
     _drive(executor, clock, kept.door, kept.otherwise)
 
@@ -71,7 +74,6 @@ class _Kept:
     stepping: Stepping
     door: Door
     otherwise: str  # what it waits for, if not for the learner
-    open: Callable[[], None] = lambda: None
 
 
 def _local(given: Assignment, bell: Doorbell) -> _Kept:
@@ -86,7 +88,7 @@ def _local(given: Assignment, bell: Doorbell) -> _Kept:
     return _Kept(blocks, InTurn(), bell, "for actors")
 
 
-def _remote(pipe: Pipe, given: Assignment, bell: Doorbell) -> _Kept:
+def _remote(pipe: Pipe, given: Assignment, bell: Doorbell, *, began: bool) -> _Kept:
     """They dial in."""
     from hts.remote.block import RemoteBlock
     from hts.remote.host import Host
@@ -103,8 +105,8 @@ def _remote(pipe: Pipe, given: Assignment, bell: Doorbell) -> _Kept:
         pipe.send(note=sentence)
 
     last = experiment.updates * experiment.rollout
-    host = Host(given.remote, spaces, blocks, bell, note, last=last)
-    return _Kept(blocks, host, host, "for simulators", host.open)
+    host = Host(given.remote, spaces, blocks, bell, note, last=last, began=began)
+    return _Kept(blocks, host, host, "for simulators")
 
 
 def _parts(given: Assignment) -> list[range]:

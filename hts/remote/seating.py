@@ -1,0 +1,300 @@
+"""Who holds which seat of a run: what is heard of simulators, and what they are told. No socket.
+
+Nobody is waited for alone: whoever speaks is served. Who is gone loses its seats, after a moment in
+which it may come back, to whoever has room. A simulator that cannot go on somewhere may try there
+once more; then the seat waits for another one.
+
+Nothing that is heard is believed: a peer speaks for its own seats only, what is not exactly as
+agreed is dropped, and what was not asked for changes nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from hts.determinism.keys import Purpose, key
+from hts.remote import wire
+from hts.remote.block import Holder, RemoteBlock
+from hts.remote.hello import Hello
+from hts.remote.notes import Notes
+from hts.remote.port import Remote
+from hts.remote.wire import Frames, Malformed
+from hts_envs.contract import SEED_LIMIT, Spaces
+
+_SECONDS_TO_COME_BACK = 2.0
+_PEERS = 4096
+_TRIES = 2  # of one simulator at one turn
+
+
+@dataclass
+class Peer:
+    """Somebody who has dialled in and said hello."""
+
+    route: bytes
+    hello: Hello
+    seats: set[int] = field(default_factory=set)
+    hangs: bool = False  # a step took it longer than it may, and nothing was heard since
+    failed: dict[int, tuple[int, int]] = field(default_factory=dict)  # by seat: turn, how often
+
+    @property
+    def room(self) -> int:
+        return 0 if self.hangs else self.hello.seats - len(self.seats)
+
+    def may_take(self, block: RemoteBlock) -> bool:
+        """It has room, and has not failed there again and again."""
+        turn, times = self.failed.get(block.seat, (-1, 0))
+        return self.room > 0 and (turn != block.turn or times < _TRIES)
+
+    def __str__(self) -> str:
+        return f"{self.hello.name} {self.hello.session.hex()[:6]}"
+
+
+class Seating:
+    """Everybody who has dialled in, by the route to them, and the seats of a run."""
+
+    def __init__(
+        self,
+        terms: Remote,
+        spaces: Spaces,
+        blocks: Sequence[RemoteBlock],
+        send: Callable[[bytes, Frames], None],
+        note: Callable[[str], None],
+        *,
+        last: int,
+        began: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.peers: dict[bytes, Peer] = {}
+        self._terms = terms
+        self._spaces = spaces
+        self._blocks = blocks
+        self._send = send
+        self._notes = Notes(note)
+        self._last = last  # the turn behind which nothing is asked any more
+        self._clock = clock
+        self._rows = len(blocks[0].replicas)
+        self._frames = 3 + 2 * len(spaces.observation)
+        self._told: tuple[int, int] | None = None  # the seat and turn that somebody was told of
+        self._kept: dict[int, tuple[bytes | None, float]] = {}  # for whom a seat is kept, how long
+        if began:  # whoever held a seat before may come back
+            until = clock() + _SECONDS_TO_COME_BACK
+            self._kept = {block.seat: (None, until) for block in blocks}
+        self._hears: dict[str, Callable[..., None]] = {
+            "stand": self._stand,
+            "ping": self._ping,
+            "fail": self._fail,
+            "bye": self._bye,
+        }
+
+    def hear(self, route: bytes, frames: Frames) -> None:
+        """One message of somebody."""
+        try:
+            self._hear(route, frames)
+        except Malformed as error:
+            peer = self.peers.get(route)
+            if peer is not None:  # a stranger is not even worth a line
+                self._notes.say(f"{peer}: a message was dropped: {error}")
+
+    def _hear(self, route: bytes, frames: Frames) -> None:
+        if not 1 <= len(frames) <= self._frames:
+            raise Malformed("it has another number of frames than any that there is")
+        kind, values = wire.unpack(frames[0])
+        if kind == "hello":
+            self._hello(route, *values)
+            return
+        peer = self.peers.get(route)
+        if peer is None:
+            self._send(route, [wire.pack("who")])
+            return
+        peer.hangs = False
+        if kind == "stand":
+            values.append(frames[1:])
+        hear = self._hears.get(kind)
+        if hear is None:
+            raise Malformed(f"a simulator does not say {kind!r}")
+        hear(peer, *values)
+
+    def _hello(self, route: bytes, facts: dict[Any, Any]) -> None:
+        hello = Hello.read(facts)
+        why = hello.misfit(self._spaces, self._rows)
+        if why is None and len(self.peers) >= _PEERS:
+            why = "too many simulators have dialled in"
+        if why is not None:
+            self._notes.say(f"{hello.name} is refused: {why}")
+            self._send(route, [wire.pack("refused", why)])
+            return
+        known = [peer for peer in self.peers.values() if peer.hello.session == hello.session]
+        peer = Peer(route, hello)
+        for before in known:  # it was here, at the other end of another connection
+            peer.failed |= before.failed
+            self._forget(before)
+        self.peers[route] = peer
+        facts = {"protocol": wire.PROTOCOL, "run": self._terms.run}
+        self._send(route, [wire.pack("welcome", facts)])
+        if self._is_over:
+            self._send(route, [wire.pack("over")])
+            return
+        held = hello.held if hello.run == self._terms.run else {}
+        for seat, turn in held.items():
+            if seat < len(self._blocks) and self._is_free(seat, hello.session) and peer.room:
+                self._give(peer, seat, turn)
+            else:
+                self._send(route, [wire.pack("drop", seat)])
+        self._fill()
+        if peer.seats:
+            theirs = ", ".join(
+                _numbered(self._blocks[seat].replicas) for seat in sorted(peer.seats)
+            )
+            self._notes.say(f"{peer} has dialled in and holds {theirs}")
+
+    def _stand(self, peer: Peer, seat: int, turn: int, facts: Any, frames: Frames) -> None:
+        if seat not in peer.seats:
+            self._send(peer.route, [wire.pack("drop", seat)])
+            return
+        block = self._blocks[seat]
+        try:
+            block.stood(turn, block.format.read_stand(facts, frames))
+        except Malformed as error:  # it would be the same again
+            self._give_up(peer, block, f"what it shows is not as agreed: {error}")
+        if block.turn == self._last and self._is_over:
+            for each in self.peers.values():
+                self._send(each.route, [wire.pack("over")])
+
+    @property
+    def _is_over(self) -> bool:
+        return all(block.turn >= self._last for block in self._blocks)
+
+    def _ping(self, peer: Peer, waiting: list[Any]) -> None:
+        for each in waiting[: len(self._blocks)]:
+            if not (isinstance(each, list) and [type(one) for one in each] == [int, int]):
+                raise Malformed("it waits for seats and turns")
+            seat, turn = each
+            if seat in peer.seats:
+                self._blocks[seat].waits(turn)
+        self._send(peer.route, [wire.pack("here")])
+
+    def _fail(self, peer: Peer, seat: int, why: str) -> None:
+        if seat in peer.seats:
+            lines = wire.told(why).strip().splitlines()
+            self._give_up(peer, self._blocks[seat], lines[-1] if lines else "it does not say why")
+
+    def _bye(self, peer: Peer) -> None:
+        seats = sorted(peer.seats)
+        self._forget(peer)
+        for seat in seats:
+            self._kept.pop(seat, None)
+        if seats and not self._is_over:
+            self._notes.say(f"{peer} has left; {self._waiting()}")
+        self._fill()
+
+    # --- seats ------------------------------------------------------------------------------------
+
+    def _is_free(self, seat: int, session: bytes | None = None) -> bool:
+        """Nobody holds it, and it is kept for nobody else."""
+        if self._blocks[seat].holder is not None:
+            return False
+        kept, until = self._kept.get(seat, (None, 0.0))
+        came_back = session is not None and kept in (None, session)
+        return came_back or self._clock() >= until
+
+    def _fill(self) -> None:
+        """Give every free seat to somebody who has room."""
+        if not any(peer.room for peer in self.peers.values()):
+            return
+        for block in self._blocks:
+            if self._is_free(block.seat):
+                able = [peer for peer in self.peers.values() if peer.may_take(block)]
+                if able:
+                    self._give(max(able, key=lambda peer: peer.room), block.seat, None)
+
+    def _give(self, peer: Peer, seat: int, claims: int | None) -> None:
+        block = self._blocks[seat]
+        self._kept.pop(seat, None)
+        peer.seats.add(seat)
+        seed = self._build_seed(block).to_bytes(8, "little")
+        take = wire.pack("take", seat, block.replicas.start, self._rows, seed)
+        self._send(peer.route, [take])
+        send = partial(self._send, peer.route)
+        block.joined(Holder(send, peer.hello.replayable, claims=claims))
+
+    def _build_seed(self, block: RemoteBlock) -> int:
+        """As a simulator in an executor is built with: its replica's own, or the run's."""
+        if self._rows > 1:
+            return block.seed
+        return key(block.seed, Purpose.BUILD, block.replicas.start) % SEED_LIMIT
+
+    def _give_up(self, peer: Peer, block: RemoteBlock, why: str) -> None:
+        """It cannot go on there. It may try once more, like everybody else."""
+        turn, times = peer.failed.get(block.seat, (-1, 0))
+        peer.failed[block.seat] = block.turn, times + 1 if turn == block.turn else 1
+        peer.seats.discard(block.seat)
+        block.left()
+        self._send(peer.route, [wire.pack("drop", block.seat)])
+        self._notes.say(f"{_numbered(block.replicas)}: {peer} cannot go on: {why}")
+        self._fill()
+
+    def _forget(self, peer: Peer) -> None:
+        """It is gone, or at the end of another connection."""
+        del self.peers[peer.route]
+        until = self._clock() + _SECONDS_TO_COME_BACK
+        for seat in peer.seats:
+            self._blocks[seat].left()
+            self._kept[seat] = (peer.hello.session, until)
+
+    def look(self) -> None:
+        """Now and then: whose time to come back is over, and who takes too long?"""
+        for route in list(self.peers):
+            self._send(route, [wire.pack("here")])
+        self._fill()
+        waited_for = [block for block in self._blocks if not block.over]
+        for block in waited_for:
+            self._limit(block)
+        if waited_for and self._terms.patience:
+            self._watch(min(waited_for, key=lambda block: block.since))
+
+    def _limit(self, block: RemoteBlock) -> None:
+        """Free a seat whose step takes longer than it may."""
+        limit, holder = self._terms.step_limit, block.holder
+        if not limit or holder is None or holder.asked is None:
+            return
+        if self._clock() - holder.since > limit:
+            peer = self._holding(block)
+            peer.hangs = True
+            self._give_up(peer, block, f"a step takes it more than {limit:g} s")
+
+    def _watch(self, block: RemoteBlock) -> None:
+        """Say once for whom everybody waits, where that takes longer than there is patience for."""
+        seconds, place = self._clock() - block.since, (block.seat, block.turn)
+        if seconds > self._terms.patience and place != self._told:
+            self._told = place
+            who = "nobody" if block.holder is None else str(self._holding(block))
+            self._notes.say(
+                f"{_numbered(block.replicas)} had to take a step for {seconds:.0f} s: {who} holds "
+                f"the seat; simulators dial in at {self._terms.port.address}"
+            )
+
+    def _holding(self, block: RemoteBlock) -> Peer:
+        return next(peer for peer in self.peers.values() if block.seat in peer.seats)
+
+    def lost(self, route: bytes) -> None:
+        """Nobody is there any more."""
+        peer = self.peers.get(route)
+        if peer is not None:
+            self._forget(peer)
+            if peer.seats and not self._is_over:
+                self._notes.say(f"{peer} is gone; {self._waiting()}")
+
+    def _waiting(self) -> str:
+        """Whose replicas nobody holds."""
+        free = [_numbered(block.replicas) for block in self._blocks if block.holder is None]
+        return f"nobody holds {', '.join(free)}"
+
+
+def _numbered(replicas: range) -> str:
+    if len(replicas) == 1:
+        return f"replica {replicas.start}"
+    return f"replicas {replicas.start} to {replicas.stop - 1}"
