@@ -114,7 +114,7 @@ class RemoteBlock(Block):
 
     def waits(self, turn: int) -> None:
         """The holder waits for an answer to this turn: one of the two may have been lost."""
-        holder = self.holder
+        holder = self._heard_from(turn)
         if holder is not None and holder.asked == turn:
             holder.send([wire.pack("again", self.seat, turn)])
         elif holder is not None and holder.asked == turn + 1:
@@ -122,7 +122,7 @@ class RemoteBlock(Block):
 
     def stood(self, turn: int, stand: Stand) -> None:
         """The holder says where it stands. What was not asked for changes nothing."""
-        holder = self.holder
+        holder = self._heard_from(turn)
         if holder is None or holder.asked != turn:
             return
         if turn == self.turn + 1 and not self._may_take(stand):
@@ -136,6 +136,15 @@ class RemoteBlock(Block):
 
     def _may_take(self, stand: Stand) -> bool:
         return self.turn >= 0 or not stand.ends.any()
+
+    def _heard_from(self, turn: int) -> Holder | None:
+        """The holder. It may have been at work when it said where it stands, and be behind that
+        by now."""
+        holder = self.holder
+        if holder is not None and holder.claims == self.turn == turn - 1:
+            holder.claims, holder.asked = turn, None
+            self._go_on()
+        return holder
 
     def _take(self, stand: Stand) -> None:
         """The next turn is there."""

@@ -1,0 +1,147 @@
+"""Runs that simulators dial in to, and those simulators, for tests of both."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from hts.config import Experiment, Machine
+from hts.remote.listening import fixed
+from hts.remote.port import Port
+from hts.runtime.assemble import Updated, plan
+from hts.runtime.parallel import ParallelRun
+from hts_envs import parse
+from tests.fakes.dialled import How
+
+
+class Simulator:
+    """A process that dials in."""
+
+    def __init__(self, address: str, how: How) -> None:
+        words = [sys.executable, "-m", "tests.fakes.dialled", address]
+        given = json.dumps(dataclasses.asdict(how))
+        self.process = subprocess.Popen([*words, given], stdout=subprocess.PIPE, text=True)
+
+    def send(self, number: int) -> None:
+        """A signal."""
+        self.process.send_signal(number)
+
+    def stays(self) -> None:
+        """Wait until it is where it stays."""
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline(), "it says where it stays"
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+class Simulators:
+    """All that a test has started; none of them outlives it."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self._stack = stack
+
+    def start(self, address: str, count: int = 1, **how: Any) -> list[Simulator]:
+        made = [Simulator(address, How(**how)) for _ in range(count)]
+        for each in made:
+            self._stack.callback(each.end)
+        return made
+
+
+@contextmanager
+def simulators() -> Iterator[Simulators]:
+    with ExitStack() as stack:
+        yield Simulators(stack)
+
+
+def free_address() -> str:
+    """Where a run can listen."""
+    return fixed(Port("tcp://127.0.0.1:*")).address
+
+
+@dataclasses.dataclass
+class Told:
+    """What a run said."""
+
+    updates: list[Updated]
+    replaced: list[str]
+    marks: list[str]
+
+    @property
+    def links(self) -> list[Any]:
+        return [updated.link for updated in self.updates]
+
+
+class Going:
+    """A run while it goes on, for whoever disturbs it."""
+
+    def __init__(self, run: ParallelRun) -> None:
+        self.run = run
+        self.count = 0
+        self.over = False
+        self._moved = threading.Condition()
+
+    def moves(self) -> None:
+        with self._moved:
+            self.count += 1
+            self._moved.notify_all()
+
+    def ends(self) -> None:
+        with self._moved:
+            self.over = True
+            self._moved.notify_all()
+
+    def until(self, updates: int) -> bool:
+        """Wait for so many updates; False where the run ended before."""
+        with self._moved:
+            self._moved.wait_for(lambda: self.over or self.count >= updates)
+            return self.count >= updates
+
+    def kill(self, name: str, number: int = signal.SIGKILL) -> None:
+        (pid,) = [child.pid for child in self.run.children if child.name == name]
+        os.kill(pid, number)
+
+
+def told(
+    asked: Experiment, machine: Machine, story: Callable[[Going], None] = lambda going: None
+) -> Told:
+    """The whole run; the story is told beside it."""
+    run = ParallelRun(plan(asked, parse(asked.env), "cpu"), machine)
+    going, failed, updates = Going(run), [], []
+
+    def tell() -> None:
+        try:
+            story(going)
+        except BaseException as error:
+            failed.append(error)
+
+    beside = threading.Thread(target=tell)
+    beside.start()
+    try:
+        for updated in run:
+            updates.append(updated)
+            going.moves()
+    finally:
+        going.ends()
+        beside.join()
+        found = Told(updates, run.replaced, run.marks)
+        run.close()
+    if failed:
+        raise failed[0]
+    return found
+
+
+def machine(address: str, **changes: Any) -> Machine:
+    """One process for whoever dials in at this address, and another that learns."""
+    values: dict[str, Any] = {"executors": 1, "stepping": "turns", "listen": address}
+    return Machine(**values | {"patience": 0.0} | changes)
