@@ -6,7 +6,20 @@ from setuptools import find_packages, setup
 
 HERE = Path(__file__).parent
 
-COMMANDS = ("train", "verify", "diff", "check", "doctor", "bench", "executor", "keys")
+COMMANDS = (
+    "train",
+    "eval",
+    "verify",
+    "diff",
+    "check",
+    "doctor",
+    "bench",
+    "plot",
+    "simulate",
+    "report",
+    "executor",
+    "keys",
+)
 
 EXTRAS = {
     # Without its GUI dependencies: hts_envs.football needs the engine, numpy, six and these.
@@ -14,6 +27,9 @@ EXTRAS = {
     "atari": ["ale-py>=0.12", "opencv-python-headless"],
     "mujoco": ["mujoco>=4.0", "imageio>=2.14"],
     "envpool": ["envpool>=1.2"],
+    # Files for hts-eval --video; pictures of Gymnasium's own small worlds.
+    "video": ["opencv-python-headless", "pygame-ce>=2.5"],
+    "plots": ["matplotlib>=3.10"],
 }
 DEV = [
     "coverage",
@@ -23,6 +39,7 @@ DEV = [
     "pytest",
     "pytest-timeout",
     "ruff",
+    "tensorboard",
     "types-PyYAML",
 ]
 
@@ -48,9 +65,12 @@ setup(
             "py.typed",
             "design/*.md",
             "remote/*.md",
-            "remote/cpp/*",
-            "remote/cpp/*/*",
-            "remote/js/*",
+            "remote/*/*.md",
+            "remote/cpp/CMakeLists.txt",
+            "remote/cpp/example/*.?pp",
+            "remote/cpp/include/hts/*.hpp",
+            "remote/js/*.json",
+            "remote/js/*.mjs",
         ],
         "hts_envs": ["py.typed"],
         "hts_configs": ["*.yaml", "*/*.yaml"],

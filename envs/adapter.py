@@ -14,11 +14,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import gymnasium
 import numpy as np
 
 from hts_envs import oldapi
 from hts_envs.contract import Array, Observation, Spaces, Step, Tally, Traits, World
-from hts_envs.errors import BrokenSimulator
+from hts_envs.errors import BrokenSimulator, MissingPackages
 from hts_envs.spaces import Actions, Observations, kind_of
 
 FACTS = ("score", "lives", "success", "is_success")
@@ -37,6 +38,7 @@ class GymWorld(World):
         self._reset = oldapi.resetter(env)
         self._bare_pairs = not oldapi.takes_seed(env) and kind_of(env.observation_space) == "Tuple"
         self._tally = Tally()
+        self.frame_rate = float((getattr(env, "metadata", None) or {}).get("render_fps") or 30.0)
         self.spaces = Spaces(self._observations.spaces, self._actions.space)
         self.traits = Traits(
             time_limit=limit or declared_limit(env), reseeds=oldapi.can_reseed(env)
@@ -73,6 +75,17 @@ class GymWorld(World):
             truncated,
             self._facts(info) if terminated or truncated else {},
         )
+
+    def frame(self) -> Array | None:
+        if getattr(self._env, "render_mode", None) != "rgb_array":
+            return None
+        try:
+            picture = self._env.render()
+        except gymnasium.error.DependencyNotInstalled as error:
+            raise MissingPackages(f"{self._owner}: its pictures are not here: {error}") from error
+        except Exception as error:
+            raise raised(self._owner, "render", error) from error
+        return None if picture is None else np.array(picture, np.uint8)
 
     def close(self) -> None:
         self._env.close()

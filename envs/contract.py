@@ -130,12 +130,13 @@ class Place:
 
     The seed of a single world is its replica's own. That of a batched world is the run's, which
     it folds with the number of each of its replicas, so that a run cut into other blocks is the
-    same run.
+    same run. Where it is `shown`, somebody will ask it for frames.
     """
 
     replica: int = 0
     replicas: int = 1
     seed: int = 0
+    shown: bool = False
 
 
 class World(ABC):
@@ -143,6 +144,7 @@ class World(ABC):
 
     spaces: Spaces
     traits: Traits
+    frame_rate: float = 30.0  # pictures in a second of its own time
 
     @abstractmethod
     def reset(self, seed: int) -> Observation:
@@ -160,6 +162,13 @@ class World(ABC):
         """Return to a snapshot and to the observation that belonged to it."""
         raise NotImplementedError(f"{type(self).__name__} has no snapshots")
 
+    def frame(self) -> Array | None:
+        """A picture of this moment for people, (height, width, 3) uint8, where there is one.
+
+        It changes nothing; a world may need to be built as one that is `shown`.
+        """
+        return None
+
     def close(self) -> None:
         """Give back what the simulator holds; the world is not used afterwards."""
         return None
@@ -171,6 +180,7 @@ class BatchedWorld(ABC):
     spaces: Spaces
     traits: Traits
     replicas: int
+    frame_rate: float = 30.0  # pictures in a second of its own time
 
     @abstractmethod
     def reset(self, rows: Array, seeds: Array) -> Observation:
@@ -179,6 +189,10 @@ class BatchedWorld(ABC):
     @abstractmethod
     def step(self, action: Array) -> BatchedStep:
         """Step every replica: (replicas, agents, *action shape). Ended rows were reset before."""
+
+    def frame(self, row: int) -> Array | None:
+        """A picture of this row's moment for people, (height, width, 3) uint8, if there is one."""
+        return None
 
     def close(self) -> None:
         """Give back what the simulator holds; the world is not used afterwards."""

@@ -16,6 +16,7 @@ import copy
 import dataclasses
 import functools
 import importlib
+import os
 import re
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -72,12 +73,30 @@ class GymFamily(Family):
         limit: int | None = getattr(spec.options, LIMIT)
         bare = copy.copy(_spec(spec.name))
         bare.order_enforce = False
+        if place.shown and _draws(bare.entry_point):
+            given["render_mode"] = "rgb_array"
+            _without_display()
         try:
             with quiet.building():
                 env = gymnasium.make(bare, max_episode_steps=-1, disable_env_checker=True, **given)
         except Exception as error:
             raise _refusal(owner, error) from error
         return GymWorld(env, owner, limit)
+
+
+def _without_display() -> None:
+    """How MuJoCo and pygame are told to draw where nobody looks, and to greet nobody."""
+    os.environ.setdefault("MUJOCO_GL", "egl")
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+    os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
+
+
+def _draws(entry: Any) -> bool:
+    """Whether an environment can hand out pictures of itself."""
+    from gymnasium.envs.registration import load_env_creator
+
+    called = entry if callable(entry) else load_env_creator(entry)
+    return "rgb_array" in (getattr(called, "metadata", None) or {}).get("render_modes", ())
 
 
 def _spec(name: str) -> Any:

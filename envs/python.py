@@ -55,7 +55,10 @@ class PythonFamily(Family):
     def make(self, spec: Spec, place: Place) -> World | BatchedWorld:
         owner = f"python:{spec.name}"
         factory = _load(spec.name)
-        given = _signature(spec.name).arguments(spec.options, place)
+        signature = _signature(spec.name)
+        given = signature.arguments(spec.options, place)
+        if place.shown and any(each.name == "render_mode" for each in signature.parameters):
+            given.setdefault("render_mode", "rgb_array")
         try:
             with quiet.building():
                 found = factory(**given)

@@ -34,8 +34,13 @@ def fold(*parts: int) -> int:
     """One 64-bit key out of integers; order matters."""
     key = 0
     for part in parts:
-        key = _mix_int(((key ^ _mix_int(part & _MASK)) + _GOLDEN) & _MASK)
+        key = extend_int(key, part)
     return key
+
+
+def extend_int(key: int, part: int) -> int:
+    """A key folded with one part more."""
+    return _mix_int(((key ^ _mix_int(part & _MASK)) + _GOLDEN) & _MASK)
 
 
 def fold_rows(*parts: Array | int) -> Array:
@@ -47,7 +52,7 @@ def fold_rows(*parts: Array | int) -> Array:
 
 
 def extend(keys: Array, part: Array | int) -> Array:
-    """Keys folded with one part more: fold(a, b) is extend(fold(a), b)."""
+    """The same for rows: fold_rows(a, b) is extend(fold_rows(a), b)."""
     words = np.atleast_1d(np.asarray(part)).astype(np.uint64)
     return _mix_array((keys ^ _mix_array(words)) + np.uint64(_GOLDEN))
 

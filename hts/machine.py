@@ -167,6 +167,10 @@ TIMES = ("worked", "waited for the learner", "for actors", "for executors", "for
 """Where the time of a process goes: seconds since it began, one column each."""
 
 
+SINCE, DOING = len(TIMES), len(TIMES) + 1
+"""Behind these columns: when the last one was added to, and which one the time since then is."""
+
+
 def clock_arrays(roles: int) -> tuple[SharedArray, ...]:
     """A row for each executor, then each actor, then the learner; written by its owner."""
-    return (SharedArray("times", (roles, len(TIMES)), "float64", "all", "report"),)
+    return (SharedArray("times", (roles, len(TIMES) + 2), "float64", "all", "report"),)

@@ -10,7 +10,8 @@
 # is done again when its inputs change and only then, and interrupted work goes on where it was.
 # When everything is there, `ensure` costs one hash and prints nothing. All messages go to stderr;
 # stdout belongs to the job. One set-up at a time runs in a checkout (flock); the compiled football
-# engine is shared by all checkouts of a user, and a failure to build it stops nothing else.
+# engine is shared by all checkouts of a user, and a failure to build it stops nothing else; nor does
+# one to install what the tests of the clients in other languages need.
 
 root=$(readlink -f -- "${BASH_SOURCE[0]}")
 root=${root%/*/*}
@@ -22,7 +23,7 @@ logs=$root/.cache/setup
 football_needs=(absl-py opencv-python-headless psutil six)
 steps_run=(system venv packages football)
 # shellcheck disable=SC2034 # read through its name
-steps_dev=("${steps_run[@]}" dev)
+steps_dev=("${steps_run[@]}" dev toolchains modules)
 
 say() { printf '%s\n' "$*" >&2; }
 
@@ -41,7 +42,8 @@ stamped() { [[ -f $stamps/$1 && $(<"$stamps/$1") == "$2" ]]; }
 inputs() {
     hash_of "$root" "$(<"$root/setup.py")" "$(<"$root/tools/constraints.txt")" \
         "$(<"$root/tools/system-packages.txt")" "$(<"$root/tools/setup.sh")" \
-        "$(<"$root/tools/football.sh")"
+        "$(<"$root/tools/football.sh")" "$(<"$root/hts/remote/js/package-lock.json")" \
+        "$root"/hts/remote/js/*
 }
 
 is_ready() { # LEVEL
@@ -57,22 +59,30 @@ record_ready() {
     printf '%s\n%s\n' "$(inputs)" "$(readlink -f "$venv/bin/python")" > "$stamps/ready-$level"
 }
 
-wanted_packages() {
+wanted_packages() { # [dev]: what everybody needs, or what only developers need
     local group names
     while IFS=: read -r group names; do
         # shellcheck disable=SC2086 # a list of words
-        [[ $group == '#'* ]] || printf '%s ' $names
+        case $group in
+            '#'*) ;;
+            dev) [[ ${1-} != dev ]] || printf '%s ' $names ;;
+            *) [[ ${1-} == dev ]] || printf '%s ' $names ;;
+        esac
     done < "$root/tools/system-packages.txt"
 }
 
 has_apt() { type -P apt-get dpkg-query > /dev/null; }
 
-missing_packages() {
+missing_packages() { # [dev]
     local installed name
     installed=" $(dpkg-query -W -f '${db:Status-Status}:${Package} ' 2> /dev/null) "
-    for name in $(wanted_packages); do
-        [[ $installed == *" installed:$name "* ]] || printf '%s ' "$name"
+    for name in $(wanted_packages "$@"); do
+        [[ $installed == *" installed:$name "* ]] || is_from_elsewhere "$name" || printf '%s ' "$name"
     done
+}
+
+is_from_elsewhere() { # PACKAGE: Node and its npm often come from somebody else than Debian
+    [[ $1 == nodejs || $1 == npm ]] && type -P node npm > /dev/null
 }
 
 pinned() { sed -n "s/^$1==//p" "$root/tools/constraints.txt"; }
@@ -121,6 +131,14 @@ do_packages() { # REQUIREMENT...
         [[ -f $half/INSTALLER ]] || rm -rf -- "$half"
     done
     cd "$root" && pip_install --no-build-isolation "$@"
+}
+
+do_modules() { # beside links to the client: Node looks for modules where a file lies
+    mkdir -p "$root/.cache/js" && cd "$root/.cache/js" || return
+    rm -f -- *.mjs *.json
+    ln -s "$root"/hts/remote/js/*.mjs "$root"/hts/remote/js/*.json . || return
+    npm ci --ignore-scripts --no-audit --no-fund --no-progress --no-update-notifier &&
+        node --input-type=module -e 'import "zeromq"; import "@msgpack/msgpack"'
 }
 
 football_runs() {
@@ -186,8 +204,8 @@ run_step() { # NAME TITLE COMMAND...: in its own process group, so that all of i
 explain_log() { # LOG: the two causes that the tools' own words hide
     if grep -qF 'No space left on device' "$1"; then
         say "The disk is full: $(df -h --output=avail,target "$root" | tail -n 1)"
-    elif grep -qE 'Max retries exceeded|Temporary failure resolving|Could not connect to' "$1"; then
-        say "Packages could not be fetched: is the network there, and are pip and apt set up for it?"
+    elif grep -qE 'Max retries exceeded|Temporary failure resolving|Could not connect to|EAI_AGAIN|ENOTFOUND' "$1"; then
+        say "Packages could not be fetched: is the network there, and is all set up for it?"
     fi
 }
 
@@ -227,7 +245,7 @@ gain_root() { # sets $as_root to what makes a command root's; asks for a passwor
     sudo -n true 2> /dev/null && return
     if [[ -t 0 && -t 2 && " $(id -nG) " =~ \ (sudo|wheel|admin)\  ]]; then
         say "System packages are missing. With your password sudo installs them now;"
-        say "without it, football is left out."
+        say "without it, what needs them is left out."
         sudo -v && return
     fi
     as_root=()
@@ -315,6 +333,49 @@ package_step() { # NAME TITLE REQUIREMENT...
     stamp "$name" "$made_from"
 }
 
+clients_wait() {
+    say "The tests of the clients in C++ and JavaScript are left out where that is missing;"
+    say "everything else works. To try again:"
+    say "    $root/tools/setup.sh dev"
+}
+
+toolchains_step() { # never fails; tried once, and again when asked explicitly
+    local missing
+    has_apt || return 0
+    missing=$(missing_packages dev)
+    [[ -n $missing ]] || return 0
+    [[ -z $again ]] && stamped toolchains-missing "$missing" && return
+    stamp toolchains-missing "$missing"
+    if gain_root; then
+        patience=600
+        # shellcheck disable=SC2086 # a list of words
+        run_step toolchains "packages for clients in C++ and JavaScript" do_system $missing ||
+            clients_wait
+        patience=50 as_root=()
+    else
+        # shellcheck disable=SC2086 # a list of words
+        explain_system $missing
+        clients_wait
+    fi
+}
+
+modules_step() { # never fails; tried once, and again when asked explicitly
+    local made_from
+    type -P node npm > /dev/null || return 0
+    made_from=$(hash_of "$root" "$(<"$root/hts/remote/js/package-lock.json")" "$root"/hts/remote/js/*)
+    if [[ -z $again ]]; then
+        stamped modules "$made_from" && return
+        stamped modules-failed "$made_from" && return
+    fi
+    if run_step modules "modules for the client in JavaScript" do_modules; then
+        rm -f "$stamps/modules-failed"
+        stamp modules "$made_from"
+    else
+        stamp modules-failed "$made_from"
+        clients_wait
+    fi
+}
+
 all_steps() {
     system_step
     if ! stamped venv "$root" || ! venv_is_sound; then
@@ -322,9 +383,13 @@ all_steps() {
         run_step venv "virtual environment ($("$python" -V))" do_venv || give_up
         stamp venv "$root"
     fi
-    package_step packages "Python packages" -e '.[atari,mujoco]' "${football_needs[@]}"
+    package_step packages "Python packages" -e '.[atari,mujoco,plots]' "${football_needs[@]}"
     football_step
-    [[ $level != dev ]] || package_step dev "development tools" -e '.[dev,envpool]'
+    if [[ $level == dev ]]; then
+        package_step dev "development tools" -e '.[dev,envpool]'
+        toolchains_step
+        modules_step
+    fi
     record_ready
 }
 

@@ -88,6 +88,7 @@ class AtariWorld(World):
         self.spaces = Spaces(
             {"observation": Box((*rules.size, 1), "uint8", 0, 255)}, Discrete(len(self._actions))
         )
+        self.frame_rate = 60.0 / rules.skip
         lives_end = rules.life_loss == "terminates"
         limit = -(-rules.frame_limit // rules.skip) if rules.frame_limit else None
         self.traits = Traits(
@@ -128,6 +129,9 @@ class AtariWorld(World):
         self._picture = {"observation": self._shrink()}
         rewards = np.array([reward], np.float32)
         return Step(_copied(self._picture), rewards, terminated, cut, facts)
+
+    def frame(self) -> Array:
+        return np.asarray(self._ale.getScreenRGB())
 
     def snapshot(self) -> bytes:
         if not self.traits.snapshots:

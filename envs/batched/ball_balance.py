@@ -123,9 +123,13 @@ class BallBalance(Simulator):
         if "observation" in self.spaces.observation:
             seen["observation"] = _numbers(state, slopes)
         if "pixels" in self.spaces.observation:
-            scene = Scene(state[_U], state[_V], slopes.lift, slopes.p, slopes.q)
-            seen["pixels"] = self._camera.render(scene)
+            seen["pixels"] = self.picture(state)
         return seen
+
+    def picture(self, state: Tensor) -> Tensor:
+        slopes = plane(state[_HEIGHTS])
+        scene = Scene(state[_U], state[_V], slopes.lift, slopes.p, slopes.q)
+        return self._camera.render(scene)
 
 
 def _move_legs(state: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:

@@ -61,6 +61,10 @@ class Simulator(ABC):
     def observe(self, state: Tensor) -> dict[str, Tensor]:
         """Fresh tensors, (rows, *shape), of the dtypes that `spaces` declares."""
 
+    def picture(self, state: Tensor) -> Tensor | None:
+        """Pictures of these states, (rows, height, width, 3) uint8, where there are any."""
+        return None
+
 
 class TorchWorld(BatchedWorld):
     """The replicas of one simulator on one device."""
@@ -103,6 +107,11 @@ class TorchWorld(BatchedWorld):
         self._running = ~(ends | truncated)
         observation = _with_agents(seen, arrays)
         return BatchedStep(observation, rewards[:, None], ends, truncated, self._tally.facts())
+
+    def frame(self, row: int) -> Array | None:
+        with torch.inference_mode():
+            picture = self._simulator.picture(self._state[:, row : row + 1])
+        return None if picture is None else picture[0].cpu().numpy()
 
     def _check(self, action: Array) -> None:
         space = self.spaces.action

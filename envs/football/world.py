@@ -9,6 +9,7 @@ import numpy as np
 
 from hts_envs.contract import Array, Discrete, Observation, Spaces, Step, Tally, Traits, World
 from hts_envs.errors import BrokenSimulator
+from hts_envs.football import drawing
 from hts_envs.football.checkpoints import Checkpoints
 from hts_envs.football.engine import ACTIONS, Course, Match, Setup
 from hts_envs.football.representations import REPRESENTATIONS
@@ -46,6 +47,8 @@ class FootballWorld(World):
     rules, a goal after full time does not count, so nothing is lost by not looking further.
     With `clock=truncates` it cuts the episode short, unless the game ended at that very step.
     """
+
+    frame_rate = 10.0
 
     def __init__(self, scenario: Scenario, options: Options) -> None:
         left, right = options.agents, options.right_agents
@@ -104,6 +107,12 @@ class FootballWorld(World):
         if self._checkpoints is not None:
             facts["shaped_return"] = self._shaped
         return facts
+
+    def frame(self) -> Array:
+        """As the engine has rendered it, where it renders; else drawn, which is always the same."""
+        if self._picture:
+            return self._match.frame().copy()
+        return drawing.drawn(self._match)
 
     def snapshot(self) -> bytes:
         """The engine's bytes behind a header and the collected checkpoints.

@@ -10,10 +10,11 @@ from pathlib import Path
 from hts import signals
 from hts.cli import shell
 from hts.cli.show_config import show_config
-from hts.config import Given, configure, ready_configs
+from hts.config import Given, Resolved, configure, ready_configs
 from hts.config.sources import from_sets
 from hts.determinism import numerics
 from hts.errors import WrongUsage
+from hts.report.metrics import table
 from hts.report.resume import Resumed, resume
 from hts_envs.spelling import hint
 
@@ -38,12 +39,20 @@ FLAGS = {
     "--actors": ("machine.actors", "N|auto", "processes that answer; 0: executors do it"),
     "--learners": ("machine.learners", "N|auto", "threads that share an update"),
     "--listen": ("machine.listen", "ADDRESS", "where simulators dial in: tcp://127.0.0.1:5555"),
+    "--evaluate": ("machine.evaluate_every", "N|auto", "updates between evaluations; 0: none"),
     "--device": ("machine.device", "NAME", "auto, cpu, cuda or cuda:N"),
 }
 """Named flags that are values of the configuration: path, placeholder, help."""
 
 SCHEDULES = {"hts": ("hts", "false"), "hts_barrier": ("hts", "true"), "sync": ("sync", "false")}
 """--schedule to experiment.schedule and machine.barrier: the barrier changes no digest."""
+
+SHOWN = {
+    "plain": "lines, also where a live view could be drawn",
+    "quiet": "only problems, and how it ended",
+    "json-log": "one JSON object in each line of standard output",
+}
+"""How a run is shown, if not as a live view, or as lines where there is no terminal."""
 
 
 def parser(
@@ -94,17 +103,38 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--checkpoint", metavar="UPDATE", help="with --resume: from this one, not the newest"
     )
     made.add_argument(
+        "--seeds",
+        metavar="0..4|0,3,7",
+        help="run these seeds in turn, each in a directory of its own below --run-dir",
+    )
+    made.add_argument(
         "--show-config",
         action="store_true",
         help="print the resolved configuration with the origin of each value, and end",
+    )
+    shown = made.add_mutually_exclusive_group()
+    for flag, text in SHOWN.items():
+        shown.add_argument(
+            f"--{flag}", dest="shown", action="store_const", const=flag, default="live", help=text
+        )
+    made.add_argument(
+        "--help-metrics",
+        action="store_true",
+        help="print every name that a run writes, with its unit and meaning, and end",
     )
     typed = made.parse_args(argv)
     return shell.run("hts-train", lambda: _train(typed))
 
 
 def _train(typed: argparse.Namespace) -> int:
+    if typed.help_metrics:
+        print("\n".join(table()))
+        return shell.DONE
+    seeds = [] if typed.seeds is None else seeds_of(typed)
     resumed = _resumed(typed)
-    if resumed is None:
+    if seeds:
+        resolved = _seeded(typed, seeds[0])
+    elif resumed is None:
         resolved = configure(typed.config, typed.set, flags(typed))
     else:
         resolved = resumed.resolved
@@ -115,7 +145,13 @@ def _train(typed: argparse.Namespace) -> int:
     numerics.prepare()
     from hts.runtime.train import go_on, train  # imports torch, whose numerics had to be set first
 
-    return train(resolved, typed.run_dir) if resumed is None else go_on(resumed)
+    if resumed is not None:
+        return go_on(resumed, typed.shown)
+    if typed.seeds is not None:
+        from hts.runtime.seeds import train_seeds
+
+        return train_seeds([_seeded(typed, seed) for seed in seeds], typed.run_dir, typed.shown)
+    return train(resolved, typed.run_dir, typed.shown)
 
 
 def _resumed(typed: argparse.Namespace) -> Resumed | None:
@@ -133,6 +169,29 @@ def _resumed(typed: argparse.Namespace) -> Resumed | None:
         raise WrongUsage(f"--checkpoint: must be a number of updates, got {said!r}")
     given = [*from_sets(typed.set), *flags(typed)]
     return resume(typed.resume, given, None if said is None else int(said))
+
+
+def seeds_of(typed: argparse.Namespace) -> list[int]:
+    """What `--seeds` names: numbers and ranges, both ends in them."""
+    for name in ("seed", "resume"):
+        if getattr(typed, name) is not None:
+            raise WrongUsage(f"--seeds: it does not go with --{name}")
+    found: list[int] = []
+    for part in typed.seeds.split(","):
+        first, dots, last = part.partition("..")
+        ends = (first, last if dots else first)
+        if not all(end.strip().isdecimal() for end in ends) or int(ends[0]) > int(ends[1]):
+            raise WrongUsage(f"--seeds {typed.seeds}: write it as 0..4 or 0,3,7")
+        found += range(int(ends[0]), int(ends[1]) + 1)
+    if len(set(found)) != len(found):
+        raise WrongUsage(f"--seeds {typed.seeds}: a seed is named twice")
+    return found
+
+
+def _seeded(typed: argparse.Namespace, seed: int) -> Resolved:
+    """The configuration with this seed."""
+    given = Given("experiment.seed", str(seed), f"--seeds {typed.seeds}")
+    return configure(typed.config, typed.set, [*flags(typed), given])
 
 
 def flags(typed: argparse.Namespace) -> list[Given]:

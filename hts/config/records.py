@@ -221,9 +221,19 @@ class Machine:
     )
     checkpoint_every: NotNegative = option(60.0, "seconds between checkpoints; 0: one at the end")
     checkpoints: Annotated[int, Range(1)] = option(3, "the newest ones are kept")
+    evaluate_every: Annotated[int, Range(0)] | Literal["auto"] = option(
+        "auto", "updates between evaluated policies; auto: about 20 of them in a long run; 0: none"
+    )
+    evaluate_episodes: Annotated[int, Range(0)] = option(
+        10, "episodes of each evaluated policy; 0: none now, policies are kept for hts-eval"
+    )
+    keep_policies: Count = option(10, "the newest ones are kept, and those not evaluated yet")
     serial: bool = option(False, "every role in this process, in a fixed order: for debugging")
     jitter: NotNegative = option(0.0, "random delays up to this many milliseconds everywhere")
     barrier: bool = option(False, "swap storages only when every replica has filled one")
+    log: tuple[Literal["tensorboard", "wandb", "mlflow"], ...] | None = option(
+        ("tensorboard",), "where curves are written besides metrics.jsonl; none: nowhere"
+    )
     device: str = option("auto", "auto, cpu, cuda or cuda:N")
     listen: str | None = option(
         None, "where simulators dial in, such as tcp://127.0.0.1:5555; none: nobody does"

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -25,6 +26,27 @@ class Version:
     def copy(self) -> Version:
         """The same, in memory of its own."""
         return deepcopy(self)
+
+    def arrays(self) -> dict[str, Array]:
+        """What it is made of, under the names that shared memory has for it."""
+        arrays: dict[str, Array] = {"parameters": self.parameters.numpy()}
+        for name, moments in self.scale.moments.items():
+            arrays[f"{name}.count"] = np.array(moments.count)
+            arrays[f"{name}.mean"] = moments.mean
+            arrays[f"{name}.squares"] = moments.squares
+        return arrays
+
+    @staticmethod
+    def of(number: int, arrays: Mapping[str, Array]) -> Version:
+        """The version of this number that is made of these arrays."""
+        moments = {
+            name: Moments(
+                float(arrays[f"{name}.count"]), arrays[f"{name}.mean"], arrays[f"{name}.squares"]
+            )
+            for name in (each.removesuffix(".count") for each in arrays if each.endswith(".count"))
+        }
+        parameters = torch.from_numpy(np.array(arrays["parameters"]))
+        return Version(number, parameters, ObservationScale(moments))
 
 
 class Published:

@@ -28,6 +28,10 @@ class Distribution(ABC):
         """Actions for rows of heads (rows, size) and uniforms (rows, noise)."""
 
     @abstractmethod
+    def likeliest(self, head: Tensor) -> Tensor:
+        """The action that each row finds most probable, as `sample` would return it."""
+
+    @abstractmethod
     def log_prob(self, head: Tensor, action: Tensor) -> Tensor:
         """Log-probability of each row's action: (rows,)."""
 
@@ -51,6 +55,9 @@ class Categorical(Distribution):
         sums = (chances.unsqueeze(-2) * self._first).sum(-1)
         return (sums <= uniforms).sum(-1)
 
+    def likeliest(self, head: Tensor) -> Tensor:
+        return head.argmax(-1)
+
     def log_prob(self, head: Tensor, action: Tensor) -> Tensor:
         return torch.log_softmax(head, -1).gather(-1, action[:, None]).squeeze(-1)
 
@@ -72,6 +79,9 @@ class MultiCategorical(Distribution):
         columns = torch.split(uniforms, 1, -1)
         chosen = zip(self.parts, heads, columns, strict=True)
         return torch.stack([part.sample(h, u) for part, h, u in chosen], -1)
+
+    def likeliest(self, head: Tensor) -> Tensor:
+        return torch.stack([part.argmax(-1) for part in torch.split(head, self.nvec, -1)], -1)
 
     def log_prob(self, head: Tensor, action: Tensor) -> Tensor:
         heads = zip(self.parts, torch.split(head, self.nvec, -1), action.unbind(-1), strict=True)
@@ -99,6 +109,9 @@ class Gaussian(Distribution):
         first, second = uniforms.chunk(2, -1)  # Box and Muller
         normal = torch.sqrt(-2.0 * torch.log1p(-first)) * torch.cos(2.0 * math.pi * second)
         return mean + log_deviation.exp() * normal
+
+    def likeliest(self, head: Tensor) -> Tensor:
+        return head.chunk(2, -1)[0]
 
     def log_prob(self, head: Tensor, action: Tensor) -> Tensor:
         mean, log_deviation = head.chunk(2, -1)
@@ -142,6 +155,29 @@ class Squashed(Gaussian):
         mean, log_deviation = head.unsqueeze(-1).chunk(2, -2)
         slopes = _log_slope(mean + log_deviation.exp() * self._nodes)
         return super().entropy(head) + (slopes * self._shares).sum((-1, -2)) + self._scale
+
+
+class Greedy(Distribution):
+    """Always the likeliest action of another distribution, whatever chance says.
+
+    Of a squashed one that is the middle of what is drawn, before tanh.
+    """
+
+    def __init__(self, drawn: Distribution) -> None:
+        self.size, self.noise, self.scale_free = drawn.size, drawn.noise, drawn.scale_free
+        self._drawn = drawn
+
+    def sample(self, head: Tensor, uniforms: Tensor) -> Tensor:
+        return self.likeliest(head)
+
+    def likeliest(self, head: Tensor) -> Tensor:
+        return self._drawn.likeliest(head)
+
+    def log_prob(self, head: Tensor, action: Tensor) -> Tensor:
+        return self._drawn.log_prob(head, action)
+
+    def entropy(self, head: Tensor) -> Tensor:
+        return self._drawn.entropy(head)
 
 
 _NODES = 32

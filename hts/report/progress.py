@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 
 from hts.config import Experiment
-from hts.report.say import say
+from hts.report.say import mention
 from hts.roles.blocks import Episode
 
 _EVERY_SECONDS = 5.0
+_TOLD = ("return", "score")
 _RECENT = 100
+_LATELY = 1.0
 
 
 @dataclass
@@ -28,10 +30,12 @@ class Progress:
     returns: deque[float] = field(default_factory=lambda: deque(maxlen=_RECENT))
     scores: deque[float] = field(default_factory=lambda: deque(maxlen=_RECENT))
     lengths: deque[float] = field(default_factory=lambda: deque(maxlen=_RECENT))
+    shaped: deque[float] = field(default_factory=lambda: deque(maxlen=_RECENT))
     episodes: int = 0
     spent: float = 0.0  # seconds before this run went on
     _told: float = 0.0
     _first: int = 0
+    _lately: deque[tuple[float, int]] = field(default_factory=deque)  # seconds and steps
 
     def start(self) -> None:
         """The clock runs from here: what came before was preparation."""
@@ -47,6 +51,7 @@ class Progress:
             "returns": list(self.returns),
             "scores": list(self.scores),
             "lengths": list(self.lengths),
+            "shaped": list(self.shaped),
             "spent": self.seconds,
         }
 
@@ -54,8 +59,8 @@ class Progress:
         """Go on counting from there."""
         self.updates, self.episodes = state["updates"], state["episodes"]
         self.spent = state["spent"]
-        for name in ("returns", "scores", "lengths"):
-            getattr(self, name).extend(state[name])
+        for name in ("returns", "scores", "lengths", "shaped"):
+            getattr(self, name).extend(state.get(name, ()))
 
     @property
     def steps(self) -> int:
@@ -74,7 +79,9 @@ class Progress:
         for name, seen in self._recent().items():
             metrics[f"episode/{name}"] = seen
         metrics["episode/count"] = self.episodes
-        metrics["time/seconds"] = round(self.seconds, 3)
+        seconds = self.seconds
+        metrics["time/seconds"] = round(seconds, 3)
+        metrics["time/steps_per_second"] = round(self._speed_now(seconds), 1)
         return metrics
 
     def _count(self, facts: Mapping[str, float]) -> None:
@@ -86,6 +93,8 @@ class Progress:
         self.lengths.append(facts.get("game_length", facts["length"]))
         if "score" in facts:
             self.scores.append(facts["score"])
+        if "shaped_return" in facts:
+            self.shaped.append(facts["shaped_return"])
 
     def tell(self, metrics: Mapping[str, float], chain: str, *, last: bool = False) -> None:
         """A line on the terminal, when the last one is some seconds old."""
@@ -95,11 +104,11 @@ class Progress:
         parts = [
             f"{self.steps:>11,} of {self.experiment.steps:,} steps",
             f"{self._speed:>7,.0f}/s",
-            *(f"{name} {mean:.3g}" for name, mean in self._recent().items() if name != "length"),
+            *(f"{name} {mean:.3g}" for name, mean in self._recent().items() if name in _TOLD),
             f"entropy {metrics.get('train/entropy', 0.0):.3f}",
             f"digest {chain[:8]}",
         ]
-        say("  ".join(parts))
+        mention("  ".join(parts))
 
     def result(self, status: str, digest: str) -> dict[str, object]:
         """The record of how it ended."""
@@ -123,7 +132,22 @@ class Progress:
         steps = (self.updates - self._first) * self.experiment.rows
         return steps / max(self.seconds - self.spent, 1e-9)
 
+    def _speed_now(self, seconds: float) -> float:
+        """Steps in a second, over the latest second or longer."""
+        if not self._lately:
+            self._lately.append((self.spent, self._first * self.experiment.rows))
+        self._lately.append((seconds, self.steps))
+        while len(self._lately) > 2 and seconds - self._lately[1][0] >= _LATELY:
+            self._lately.popleft()
+        since, steps = self._lately[0]
+        return (self.steps - steps) / max(seconds - since, 1e-9)
+
     def _recent(self) -> dict[str, float]:
         """Means over the latest episodes that ended."""
-        seen = {"return": self.returns, "score": self.scores, "length": self.lengths}
+        seen = {
+            "return": self.returns,
+            "shaped_return": self.shaped,
+            "score": self.scores,
+            "length": self.lengths,
+        }
         return {name: float(np.mean(values)) for name, values in seen.items() if values}

@@ -41,6 +41,8 @@ def _configuration(run: Recorded, given: Sequence[Given]) -> Resolved:
     """Its experiment as it was; its machine as it was asked for, but for what is given now."""
     origin = str(run.path / "manifest.json")
     values = {**run.config, **run.asked}
+    there = "machine.listen"  # simulators that stay find it where it was, whoever chose the port
+    values |= {there: run.config[there]} if run.config.get(there) else {}
     resolved = resolve([[Given(path, value, origin) for path, value in values.items()], given])
     now = flatten(resolved.config)
     problems = [

@@ -4,6 +4,8 @@ manifest.json    what was run: configuration, origins, identity, versions, numer
 metrics.jsonl    a line for each update
 digests.jsonl    a line for each update: update, rollout, parameters, chain, replicas
 checkpoints/     what the run can go on from: the newest few
+policies/        versions to be evaluated: the newest few, and those that wait for that
+eval.jsonl       a line for each policy that was evaluated
 result.json      how it ended: status, steps, updates, digest, steps/s, seconds, return
 """
 

@@ -54,7 +54,8 @@ def seal(path: Path, kind: str, held: Sealed) -> None:
     beside = path.with_name(f".{path.name}")
     try:
         with open(beside, "wb") as file:
-            file.write(content)
+            for part in _ordered(content):
+                file.write(part)
             file.flush()
             os.fsync(file.fileno())
         os.replace(beside, path)
@@ -88,6 +89,17 @@ def unseal(path: Path, kind: str) -> Sealed:
         if _hash(array) != head["hashes"][name]:
             raise Damaged(path, f"{name} is not what was written")
     return Sealed(head["facts"], arrays)
+
+
+def _ordered(content: bytes) -> tuple[bytes, memoryview]:
+    """A file's head and arrays: safetensors writes what is in the head in any order, and equal
+    content is to be equal bytes."""
+    end = 8 + int.from_bytes(content[:8], "little")
+    head = json.loads(content[8:end])
+    head["__metadata__"] = dict(sorted(head["__metadata__"].items()))
+    text = json.dumps(head, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)  # what follows is aligned
+    return len(text).to_bytes(8, "little") + text, memoryview(content)[end:]
 
 
 def _head(path: Path, metadata: Mapping[str, str]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from hts.errors import WorldFailed
 from hts.memory.storage import Storage
 from hts.models.bounds import Taken
 from hts_envs.contract import Array, BatchedStep, BatchedWorld, Observation, Step, Traits, World
-from hts_envs.randomness import extend
+from hts_envs.randomness import extend, extend_int
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,11 @@ class Block(ABC):
 
     def offer(self, storage: Storage, step: int) -> None:
         """The keys with which the actions of this step are to be drawn."""
-        storage.key[self.slice, step] = extend(self._stems, self.age)
+        if len(self._stems) == 1:  # the same, and five times as fast as an array of one
+            stem, age = self._stems.item(), self.age.item()
+            storage.key[self.slice.start, step] = extend_int(stem, age)
+        else:
+            storage.key[self.slice, step] = extend(self._stems, self.age)
 
     def _began(self, storage: Storage) -> None:
         """Show the first observations of the run."""

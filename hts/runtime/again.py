@@ -23,6 +23,7 @@ from hts.runtime.disturb import Disturbed, Run, Trouble, disturbed
 from hts.runtime.standing import Standing
 from hts.runtime.train import device_of, make_run
 from hts.scratch import scratch
+from hts_envs.contract import Spaces
 from hts_envs.registry import parse
 
 _ATTEMPTS = 3
@@ -30,11 +31,15 @@ _ATTEMPTS = 3
 
 @dataclass(frozen=True)
 class Setting:
-    """An experiment, the machine that it runs on, and what happens to it there."""
+    """An experiment, the machine that it runs on, and what happens to it there.
+
+    `spaces` are known beforehand where nobody here can build a simulator.
+    """
 
     experiment: Experiment
     machine: Machine
     trouble: Trouble = Trouble()
+    spaces: Spaces | None = None
 
 
 @dataclass(frozen=True)
@@ -55,7 +60,7 @@ def played(setting: Setting, count: int, keep: Keep | None = None) -> Disturbed:
     """The same, with what the run went through."""
     machine = setting.machine
     spec, device = parse(setting.experiment.env), device_of(machine)
-    found = plan(setting.experiment, spec, device, machine.jitter)
+    found = plan(setting.experiment, spec, device, machine.jitter, setting.spaces)
     found = dataclasses.replace(found, keep=keep)
 
     def start(here: Machine, begin: Standing | None) -> Run:
@@ -116,7 +121,8 @@ def _in_parameters(setting: Setting, paths: Sequence[str]) -> str:
 def _name(setting: Setting, index: int) -> str:
     """The layer that a parameter belongs to, and its place there."""
     experiment = setting.experiment
-    policy = plan(experiment, parse(experiment.env), device_of(setting.machine)).policy()
+    device, spaces = device_of(setting.machine), setting.spaces
+    policy = plan(experiment, parse(experiment.env), device, spaces=spaces).policy()
     for name, parameter in policy.network.named_parameters():
         if index < parameter.numel():
             at = np.unravel_index(index, tuple(parameter.shape))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from hts.config import Experiment, Machine
@@ -18,6 +18,7 @@ from hts.memory.versions import Version
 from hts.models.fit import misfits
 from hts.models.policy import Policy, initial_parameters
 from hts.models.spaces import stacked
+from hts.report.policies import Policies
 from hts.roles.blocks import Episode
 from hts.runtime.crew import crew_for
 from hts.runtime.shared import Blueprint, Roles
@@ -33,6 +34,7 @@ class Updated:
     told: dict[str, float]
     episodes: list[Episode]
     replicas: list[bytes]  # the hash of each replica's part of the rollout
+    policies: list[int] = field(default_factory=list)  # those that are on the disk since the last
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,7 @@ class Plan:
     keep: Keep | None = None
     roles: Roles = Roles()
     cases: Path | None = None  # where simulators that fail are written down
+    policies: Policies | None = None  # which versions are written down, and where
 
     def policy(self) -> Policy:
         return Policy(self.experiment, self.spaces, self.device)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Protocol
 
-from hts.machine import TIMES
+from hts.machine import DOING, SINCE, TIMES
 from hts_envs.contract import Array
 
 
@@ -21,15 +21,26 @@ class Clock:
 
     def __init__(self, times: Array) -> None:
         self._times = times
-        self._since = time.perf_counter()
+        self._since = times[SINCE] = time.perf_counter()
+        times[DOING] = TIMES.index("worked")
 
     def wait(self, door: Door, column: str) -> None:
         """Wait there, for whom the column says."""
-        self._add("worked")
+        self._add("worked", column)
         door.wait()
-        self._add(column)
+        self._add(column, "worked")
 
-    def _add(self, column: str) -> None:
+    def _add(self, column: str, then: str) -> None:
         now = time.perf_counter()
         self._times[TIMES.index(column)] += now - self._since
-        self._since = now
+        self._since = self._times[SINCE] = now
+        self._times[DOING] = TIMES.index(then)
+
+
+def until_now(times: Array) -> Array:
+    """Rows of clocks, with the time since each was written last; all read the same clock."""
+    found, now = times.copy(), time.perf_counter()
+    for row in found:
+        if row[SINCE]:
+            row[int(row[DOING])] += max(0.0, now - row[SINCE])
+    return found[:, : len(TIMES)]

@@ -69,7 +69,9 @@ class Heard:
         self.told += 1
         replicas = [bytes.fromhex(part) for part in said["replicas"]]
         episodes = sorted(ended, key=Episode.order)
-        return Updated(Link(**said["link"]), said["told"], episodes, replicas)
+        return Updated(
+            Link(**said["link"]), said["told"], episodes, replicas, said.get("policies", [])
+        )
 
     def _forget(self, block: int, rollout: int) -> None:
         """No episode that runs now, or behind a later update, was running in this rollout."""

@@ -11,6 +11,7 @@ import dataclasses
 
 from hts.determinism import numerics
 from hts.determinism.divergence import Keep
+from hts.report.policies import Policies
 from hts.runtime.clock import Clock
 from hts.runtime.jitter import Jitter
 from hts.runtime.process import Pipe
@@ -26,6 +27,7 @@ class Assignment:
     workers: int
     barrier: bool
     keep: Keep | None
+    policies: Policies | None
 
 
 def run(pipe: Pipe, given: Assignment) -> None:
@@ -36,7 +38,8 @@ def run(pipe: Pipe, given: Assignment) -> None:
 
     experiment, memory = given.terms.experiment, given.terms.memory
     shared = memory.view()
-    found = Plan(experiment, memory.blueprint.spaces, given.device, keep=given.keep)
+    spaces = memory.blueprint.spaces
+    found = Plan(experiment, spaces, given.device, keep=given.keep, policies=given.policies)
     learner = load(given.terms.roles.learner)(experiment, found.policy(), given.workers)
     learning = Learning(found, learner, shared, Jitter(given.terms.jitter, "learner"))
     clock = Clock(shared.times[-1])
@@ -49,7 +52,7 @@ def run(pipe: Pipe, given: Assignment) -> None:
         if given.barrier:
             _let_begin(given, shared, newest)
         learning.update(pipe.send)
-    learner.close()
+    learning.close()
     while True:  # stays until it is ended, so that a death is never mistaken for an end
         pipe.receive()
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import dataclasses
 
 from hts.determinism.digest import Digest, rollout_digest
-from hts.memory.versions import Published
+from hts.memory.versions import Published, Version
+from hts.report.policies import Writer
 from hts.roles.learner import Learner
 from hts.runtime.assemble import Plan
 from hts.runtime.jitter import Jitter
@@ -34,6 +35,11 @@ class Learning:
         else:
             for version in self.versions:
                 self._published.publish(version)
+        self._lag = len(self.versions) - 1
+        self._last = found.experiment.updates
+        self._writer = None if found.policies is None else Writer(found.policies, found.experiment)
+        for version in self.versions:  # what a predecessor may have left unwritten
+            self._write(version)
 
     @property
     def updates(self) -> int:
@@ -60,8 +66,33 @@ class Learning:
         self.versions = [*self.versions[1:], made]
         if self._keep is not None:
             self._keep.learnt(rollout, made.parameters.numpy())
+        self._write(made)
         link = self._digest.fold(rollout_digest(parts), made.parameters.numpy().tobytes())
         replicas = [part.hex() for part in parts]
-        tell(link=dataclasses.asdict(link), told=told, replicas=replicas)
+        written = self._written(rollout + 1)
+        tell(link=dataclasses.asdict(link), told=told, replicas=replicas, policies=written)
         self._shared.learnt.complete(self.learner.kept.arrays(), link.chain)
         tell()  # whoever waits for that looks again
+
+    def close(self) -> None:
+        """End its threads, behind what they are writing."""
+        self.learner.close()
+        if self._writer is not None:
+            self._writer.wait()
+
+    def _write(self, version: Version) -> None:
+        """Have it written down, if it is one of those that are."""
+        if self._writer is not None:
+            self._writer.made(version.number - self._lag, version)
+
+    def _written(self, update: int) -> list[int]:
+        """The policies that are on the disk since this was asked last.
+
+        A version is written before it stops being alive, so that a successor can write what its
+        predecessor could not; and the last one before the last update is told.
+        """
+        if self._writer is None:
+            return []
+        if update == self._last or update > self._writer.latest + self._lag:
+            self._writer.wait()
+        return self._writer.written()

@@ -17,10 +17,12 @@ from hts.machine import TIMES
 from hts.remote.port import Port, Remote
 from hts.runtime import actor_process, executor_process, learner_process
 from hts.runtime.assemble import Plan, Updated
+from hts.runtime.clock import until_now
 from hts.runtime.process import Child, wait_child
 from hts.runtime.shared import Inference, Terms, allocate
 from hts.runtime.standing import Standing, look, stand
 from hts.runtime.supervise import Seat, Supervisor
+from hts.runtime.vitals import Crewed, Spent
 
 _SECONDS_TO_SPEAK = 1.0
 LEARNER = "learner"
@@ -81,7 +83,7 @@ class ParallelRun:
             seats.append(Seat(f"actor {index}", actor_process.run, actor))
         workers = 1 if machine.learners == "auto" else machine.learners
         learner = learner_process.Assignment(
-            terms, found.device, workers, machine.barrier, found.keep
+            terms, found.device, workers, machine.barrier, found.keep, found.policies
         )
         return [*seats, Seat(LEARNER, learner_process.run, learner)]
 
@@ -126,21 +128,28 @@ class ParallelRun:
 
     def time_budget(self) -> str:
         """Where time went: for each kind of process the shares worked and waited, and for whom."""
-        executors, actors = self.crew.executors, self.crew.actors
-        kinds = {
-            _plural(executors, "executor"): self._shared.times[:executors],
-            _plural(actors, "actor"): self._shared.times[executors : executors + actors],
-            "learner": self._shared.times[-1:],
-        }
         parts = []
-        for kind, rows in kinds.items():
-            total = rows.sum()
+        for spent in self._spent():
+            total = spent.rows.sum()
             if not total:
                 continue
-            shares = zip(TIMES, rows.sum(0) / total, strict=True)
-            spent = [f"{column} {share:.0%}" for column, share in shares if share >= 0.005]
-            parts.append(f"{kind} {', '.join(spent)}")
+            shares = zip(TIMES, spent.rows.sum(0) / total, strict=True)
+            told = [f"{column} {share:.0%}" for column, share in shares if share >= 0.005]
+            parts.append(f"{_plural(len(spent.rows), spent.role)} {', '.join(told)}")
         return "; ".join(parts)
+
+    def crewed(self) -> Crewed:
+        """What is seen of it from outside, until it is closed."""
+        return Crewed(self._spent, self._supervisor.pids, lambda: len(self.replaced))
+
+    def _spent(self) -> list[Spent]:
+        """The times of everybody, by role."""
+        executors, actors = self.crew.executors, self.crew.actors
+        times = until_now(self._shared.times)
+        found = [Spent("executor", times[:executors])]
+        if actors:
+            found.append(Spent("actor", times[executors : executors + actors]))
+        return [*found, Spent(LEARNER, times[-1:])]
 
     def close(self) -> None:
         """End every process."""
@@ -157,4 +166,4 @@ def _remote(machine: Machine, replicas: int) -> Remote | None:
 
 
 def _plural(count: int, word: str) -> str:
-    return f"{count} {word}{'s' if count > 1 else ''}"
+    return f"{count} {word}s" if count > 1 else word if word == LEARNER else f"{count} {word}"

@@ -23,6 +23,7 @@ from hts.runtime.jitter import Jitter
 from hts.runtime.learning import Learning
 from hts.runtime.shared import allocate
 from hts.runtime.standing import Standing, look, stand
+from hts.runtime.vitals import Crewed
 from hts_envs.registry import Spec
 
 
@@ -101,6 +102,11 @@ class SerialRun:
         """Where time went: in one process, everything waits for everything."""
         return "one process: executor and learner take turns"
 
+    def crewed(self) -> Crewed:
+        """What is seen of it from outside: this process alone."""
+        return Crewed(lambda: (), lambda: (), lambda: 0)
+
     def close(self) -> None:
+        self._learning.close()
         self.executor.close()
         self._memory.close()

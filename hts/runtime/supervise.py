@@ -44,11 +44,13 @@ class Seat:
     ready: bool = False
     starts: int = 0
     since: float = 0.0  # it was started, or is ready
+    pid: int = 0  # of the latest one
 
     def start(self) -> None:
         self.ready, self.since = False, time.monotonic()
         self.starts += 1
         self.child = Child(self.name, self.role, self.assignment)
+        self.pid = self.child.pid
 
     @property
     def executor(self) -> int | None:
@@ -87,6 +89,10 @@ class Supervisor:
     def children(self) -> list[Child]:
         """The processes as they are now."""
         return [seat.child for seat in self.seats if seat.child is not None]
+
+    def pids(self) -> list[int]:
+        """Of everybody who is there now; asked for by a thread that only looks."""
+        return [seat.pid for seat in self.seats if seat.pid]
 
     def start(self, seats: list[Seat]) -> None:
         """Everybody, until they are ready: worlds are built, networks are there."""

@@ -15,17 +15,21 @@ import torch
 from hts.config import Config, Experiment, Machine, Resolved
 from hts.errors import RoleFailed, WorldFailed, WrongUsage
 from hts.remote.port import Port
+from hts.report import logs
 from hts.report.checkpoints import Checkpoints
 from hts.report.progress import Progress
 from hts.report.resume import Resumed
 from hts.report.run_directory import RunDirectory, default_path
-from hts.report.say import say
+from hts.report.say import mention, say
 from hts.report.sealed import Sealed
+from hts.report.shown import How
 from hts.runtime.assemble import Plan, Updated, plan
+from hts.runtime.evaluation import Evaluation, evaluation, kept
 from hts.runtime.layout import Layout, auto
 from hts.runtime.parallel import ParallelRun
 from hts.runtime.serial import SerialRun
 from hts.runtime.standing import Standing
+from hts.runtime.telling import Telling
 from hts.signals import undisturbed
 from hts_envs.contract import Spaces
 from hts_envs.registry import parse
@@ -34,7 +38,7 @@ DONE, FAILED, INTERRUPTED = 0, 1, 130
 _SECONDS_TO_SETTLE = 1.0
 
 
-def train(resolved: Resolved, run_dir: Path | None) -> int:
+def train(resolved: Resolved, run_dir: Path | None, how: How = "live") -> int:
     """Run the experiment; returns the exit code."""
     config = resolved.config
     if run_dir is not None and os.path.exists(run_dir):
@@ -44,15 +48,15 @@ def train(resolved: Resolved, run_dir: Path | None) -> int:
     with record.begun():
         record.manifest(resolved, layout.machine, found.device)
         training = _Training(found, layout, record)
-    return training.run()
+    return _completed(training, how)
 
 
-def go_on(resumed: Resumed) -> int:
+def go_on(resumed: Resumed, how: How = "live") -> int:
     """Go on with a run where its checkpoint stands; returns the exit code."""
     run, config, behind = resumed.run, resumed.resolved.config, resumed.behind
     if run.result.get("status") == "done":
         _say(f"{run.path}: this run is done: digest {run.result.get('digest')}")
-        return DONE
+        return _evaluated(evaluation(run.path, config))
     found, layout = _prepared(config)
     held = resumed.held
     begin = None if held is None else Standing(behind, held.facts["chain"], held.arrays)
@@ -66,13 +70,22 @@ def go_on(resumed: Resumed) -> int:
         _say("there is no checkpoint yet: the run begins again")
     else:
         rows = config.experiment.rows
-        _say(f"goes on behind update {behind:,} ({behind * rows:,} steps) of {run.path}")
+        _mention(f"goes on behind update {behind:,} ({behind * rows:,} steps) of {run.path}")
         training.take(held.facts)
-    return training.run()
+    return _completed(training, how)
+
+
+def _completed(training: _Training, how: How) -> int:
+    """Run it, and leave no process behind."""
+    try:
+        return training.run(how)
+    finally:
+        training.close()
 
 
 def _prepared(config: Config) -> tuple[Plan, Layout]:
     """The plan of the run, and the machine that is chosen for it."""
+    logs.check(config.machine.log or ())
     spec, device = parse(config.experiment.env), device_of(config.machine)
     machine, spaces = dialled_in(config)
     found = plan(config.experiment, spec, device, machine.jitter, spaces)
@@ -91,7 +104,7 @@ def dialled_in(config: Config) -> tuple[Machine, Spaces | None]:
     port = fixed(Port.checked(machine.listen, machine.keys))
     machine = dataclasses.replace(machine, listen=port.address)
     if parse(config.experiment.env).family.name != "remote":
-        _say(f"simulators dial in at {port.address}")
+        _mention(f"simulators dial in at {port.address}")
         return machine, None
     return machine, meet(port, _say)
 
@@ -103,7 +116,11 @@ class _Training:
         self, found: Plan, layout: Layout, record: RunDirectory, begin: Standing | None = None
     ) -> None:
         self.progress = Progress(found.experiment)
-        self._found = dataclasses.replace(found, cases=record.path / "failures")
+        config = Config(experiment=found.experiment, machine=layout.machine)
+        self._found = dataclasses.replace(
+            found, cases=record.path / "failures", policies=kept(record.path, config)
+        )
+        self._evaluation = evaluation(record.path, config)
         self._layout = layout
         self._begin = begin
         self._record = record
@@ -114,26 +131,41 @@ class _Training:
         self._metrics: dict[str, float] = {}
         self._marks: list[str] = []  # why the digest is not that of an undisturbed run
         self._troubles: set[str] = set()
+        self._telling: Telling
 
     def take(self, facts: Mapping[str, Any]) -> None:
         """Go on with what the run had counted, and been marked with."""
         self.progress.take(facts["progress"])
         self._marks += facts["interrupted"]
 
-    def run(self) -> int:
-        """From where it begins to where it ends; returns the exit code."""
+    def close(self) -> None:
+        """End the evaluation, however far it has come."""
+        if self._evaluation is not None:
+            self._evaluation.close()
+
+    def run(self, how: How) -> int:
+        """From where it begins to where it ends, shown in this way; returns the exit code."""
+        path, machine = self._record.path, self._layout.machine
+        self._telling = Telling(self.progress, machine, path, how)
+        try:
+            return self._run()
+        finally:
+            self._telling.close()
+
+    def _run(self) -> int:
         experiment, path = self._found.experiment, self._record.path
-        _say(f"experiment {experiment.identity()} in {path}")
-        _say(f"schedule: {_schedule(experiment)}")
-        _say(f"machine: {self._layout.why}")
+        _mention(f"experiment {experiment.identity()} in {path}")
+        _mention(f"schedule: {_schedule(experiment)}")
+        _mention(f"machine: {self._layout.why}")
         code, status, run, failure = DONE, "done", None, None
         digest = self._found.digest().chain if self._begin is None else self._begin.chain
         how: dict[str, Any] = {}
         try:
             try:
                 run = make_run(self._found, self._layout.machine, self._begin)
-                _say(f"inference: {run.strategy.why}")
+                _mention(f"inference: {run.strategy.why}")
                 self.progress.start()
+                self._telling.begin(run)
                 self._follow(run)
             except KeyboardInterrupt:
                 code, status = INTERRUPTED, "interrupted"
@@ -146,6 +178,8 @@ class _Training:
             if run is not None:
                 digest, how = run.chain, _how(run)
                 self._marks += run.marks
+            self._telling.ending(status, self._metrics, digest)
+            if run is not None:
                 run.close()
         lost = self._lost()
         if lost is not None and code != FAILED:
@@ -155,12 +189,16 @@ class _Training:
                 self._record.failure(failure)
             result = {**self.progress.result(status, digest), **how, "interrupted": self._marks}
             self._record.result(result)
+            self._telling.result(result)
         except OSError as error:
             code = FAILED
             _say(f"how it ended is not in its record: {error.strerror}")
+        if code == DONE:
+            code = _evaluated(self._evaluation)
+        self._telling.close()
         self._record.close()
         if how:
-            _say(f"time: {how['time']}")
+            _mention(f"time: {how['time']}")
         for mark in self._marks:
             _say(f"this is not the digest of an undisturbed run: {mark}")
         _say(f"{status}: digest {digest}, record in {path}")
@@ -175,12 +213,15 @@ class _Training:
                 self._take(run, updated)
 
     def _take(self, run: SerialRun | ParallelRun, updated: Updated) -> None:
-        self._metrics = self.progress.update(updated.told, updated.episodes)
+        seen = {**updated.told, **self._telling.machine()}
+        self._metrics = self.progress.update(seen, updated.episodes)
         mark = self._record.update(updated.link, self._metrics, updated.replicas)
         if mark is not None:
             self._marks.append(mark)
         self._tell_troubles()
-        self.progress.tell(self._metrics, updated.link.chain)
+        if self._evaluation is not None:
+            self._evaluation.look(updated.policies)
+        self._telling.update(self._metrics, updated.link.chain)
         if self._checkpoints.due:
             self._checkpoint(run)
 
@@ -201,11 +242,9 @@ class _Training:
         return self._checkpoints.trouble
 
     def _end(self, run: SerialRun | ParallelRun) -> None:
-        """What was learnt and not told yet, the last line, and a checkpoint behind all of it."""
+        """What was learnt and not told yet, and a checkpoint behind all of it."""
         for updated in run.rest():
             self._take(run, updated)
-        if self._metrics:
-            self.progress.tell(self._metrics, run.chain, last=True)
         until = time.monotonic() + _SECONDS_TO_SETTLE
         while self.progress.updates and not self._checkpoint(run) and time.monotonic() < until:
             time.sleep(0.01)  # a block that is ahead hides where the others stood
@@ -223,8 +262,26 @@ class _Training:
             "interrupted": [*self._marks, *run.marks],
         }
         held = Sealed(facts, standing.arrays)
-        self._checkpoints.save(standing.updates, held, self._record.sync)
+        self._checkpoints.save(standing.updates, held, self._sync)
         return True
+
+    def _sync(self) -> None:
+        """What a checkpoint stands behind is on the disk, and in the curves."""
+        self._record.sync()
+        self._telling.sync()
+
+
+def _evaluated(evaluation: Evaluation | None) -> int:
+    """Evaluate what the run has left; returns the exit code."""
+    if evaluation is None:
+        return DONE
+    try:
+        evaluation.finish()
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    finally:
+        evaluation.close()
+    return DONE
 
 
 def _how(run: SerialRun | ParallelRun) -> dict[str, Any]:
@@ -271,3 +328,7 @@ def make_run(
 
 def _say(sentence: str) -> None:
     say(f"hts-train: {sentence}")
+
+
+def _mention(sentence: str) -> None:
+    mention(f"hts-train: {sentence}")

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hts.config import Machine
 from hts.determinism.digest import Link
+from hts.remote.listening import fixed
+from hts.remote.port import Port
 from hts.runtime.again import Setting, again, first_difference, played
+from hts.runtime.disturb import Trouble
 
 
 @dataclass(frozen=True)
@@ -25,9 +30,20 @@ class Outcome:
         return self.links[-1].chain
 
 
-def reference(machine: Machine) -> Machine:
-    """What every layout must equal: one process, one role after the other, no delays."""
-    return Machine(serial=True, device=machine.device)
+def reference(settings: Sequence[Setting]) -> Setting:
+    """What every layout must equal: one process, one role after the other, no delays. Where nobody
+    here can build a simulator, the first layout."""
+    first = settings[0]
+    if first.spaces is not None:
+        return dataclasses.replace(first, trouble=Trouble())
+    return Setting(first.experiment, Machine(serial=True, device=first.machine.device))
+
+
+def port(machine: Machine) -> Port | None:
+    """Where simulators dial in, the same for every layout."""
+    if machine.listen is None:
+        return None
+    return fixed(Port.checked(machine.listen, machine.keys))
 
 
 def outcome(setting: Setting, count: int) -> Outcome:

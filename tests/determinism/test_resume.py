@@ -19,6 +19,7 @@ import pytest
 from hts.config import A2C, PPO, Conv, Experiment, Machine
 from hts.errors import HtsError
 from hts.report.checkpoints import read, written
+from hts.report.metrics import UNREPEATED
 from hts.report.sealed import Damaged, Sealed, seal, unseal
 from hts.runtime.assemble import Updated, plan
 from hts.runtime.standing import Standing
@@ -176,7 +177,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 
 def without_time(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{k: v for k, v in line.items() if not k.startswith("time/")} for line in found]
+    return [{k: v for k, v in line.items() if not k.startswith(UNREPEATED)} for line in found]
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,7 @@ import pytest
 
 from hts.config import Machine
 from hts.report.checkpoints import read, written
+from hts.report.metrics import UNREPEATED
 from tests.fakes.mounts import Mounts, fill, mounts, small_disk
 
 COMMAND = (sys.executable, "-W", "error", "-m", "hts.cli.train")
@@ -34,7 +35,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 
 def without_time(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{k: v for k, v in line.items() if not k.startswith("time/")} for line in found]
+    return [{k: v for k, v in line.items() if not k.startswith(UNREPEATED)} for line in found]
 
 
 def train(*typed: str) -> subprocess.CompletedProcess[str]:

@@ -9,7 +9,7 @@ import threading
 import numpy as np
 import pytest
 
-from hts.machine import TIMES
+from hts.machine import TIMES, clock_arrays
 from hts.memory.doorbell import Doorbell
 from hts.runtime import clock
 from hts.runtime.clock import Clock
@@ -94,13 +94,14 @@ def test_time_is_worked_or_waited_for_somebody(monkeypatch: pytest.MonkeyPatch) 
     """By a clock that runs 1, 2, 4, ...: between waits it worked, in waits it was for somebody."""
     ticks = itertools.accumulate(2**n for n in range(9))
     monkeypatch.setattr(clock.time, "perf_counter", lambda: float(next(ticks)))
-    times = np.zeros(len(TIMES))
+    (declared,) = clock_arrays(1)
+    (times,) = np.zeros(declared.shape)
     mine, bell = Clock(times), Doorbell()
     for column in ("for actors", "waited for the learner", "for actors"):
         bell.ring()
         mine.wait(bell, column)
     expected = {"worked": 2 + 8 + 32, "for actors": 4 + 64, "waited for the learner": 16}
-    assert dict(zip(TIMES, times.tolist(), strict=True)) == {
+    assert dict(zip(TIMES, times[: len(TIMES)].tolist(), strict=True)) == {
         name: float(expected.get(name, 0)) for name in TIMES
     }
     bell.close()

@@ -52,6 +52,7 @@ def test_what_is_recorded_does_not_depend_on_the_clock(monkeypatch: pytest.Monke
     assert len(slow) == len(fast) == 5
     for one, other in zip(slow, fast, strict=True):
         assert one.pop("time/seconds") > other.pop("time/seconds")
+        assert one.pop("time/steps_per_second") < other.pop("time/steps_per_second")
         assert one == other
 
 

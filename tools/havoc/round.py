@@ -13,6 +13,7 @@ from signal import SIGCONT, SIGKILL, SIGSTOP
 from typing import Any
 
 from hts.config import Machine
+from hts.report.metrics import UNREPEATED
 
 from . import draws, processes
 from .counts import Counts
@@ -252,9 +253,9 @@ def _result(path: Path) -> Mapping[str, Any]:
 
 
 def _metrics(path: Path) -> list[dict[str, Any]]:
-    """Its metrics, but for what they say of time."""
+    """Its metrics, but for what they say of time and of the machine."""
     lines = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
     return [
-        {name: value for name, value in line.items() if not name.startswith("time/")}
+        {name: value for name, value in line.items() if not name.startswith(UNREPEATED)}
         for line in lines
     ]

@@ -1,0 +1,212 @@
+"""`hts-plot`: learning curves of past and running runs, with intervals over their seeds."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hts.cli import shell
+from hts.errors import WrongUsage
+from hts.report.curves import AXES, Curve, columns, curve, experiments, found
+from hts.report.picture import Frame, Stroke, checked, draw, draw_waiting
+from hts.report.recorded import Recorded
+from hts.report.tables import TABLES, markdown
+from hts.report.waiting import roles
+from hts_envs.contract import Array
+from hts_envs.spelling import hint
+
+DESCRIPTION = """\
+Draw a number of the record of runs along their steps or their time. Runs that
+differ only in their seeds are one curve: the mean, and the interval in which it
+lies with 95 %, resampled over seeds, as far as all of them have come.
+"""
+
+EPILOG = """\
+examples:
+  hts-plot runs/ppo-gym-CartPole-v1-s0-20260101-120000
+  hts-plot runs --x time --y train/entropy --out entropy.svg
+  hts-plot runs/table4 --table 4
+  hts-plot A/seed0 A/seed1 B/seed0 B/seed1 --labels "rollout 16,rollout 64"
+
+A directory of runs stands for the runs in it. A run that is still going on is
+drawn as far as it has come.
+
+keys of --json:
+  format   1; a key is never renamed within a format
+  x, y     what was drawn
+  curves   a list of label, seeds, runs, x, mean, low, high (null: one seed)
+  waiting  with --waiting: a list of role, x, and its shares by what it did
+
+exit code: 0 done, 2 wrong usage
+"""
+
+AXIS_LABELS = {"steps": "environment steps", "time": "seconds"}
+
+
+def parser() -> argparse.ArgumentParser:
+    """Runs, what to draw of them, and where to."""
+    made = shell.Parser(
+        prog="hts-plot",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    made.add_argument(
+        "runs", metavar="RUN", type=Path, nargs="+", help="directory of a run, or of several"
+    )
+    made.add_argument("--x", choices=tuple(AXES), default="steps", help="along what (steps)")
+    made.add_argument(
+        "--y",
+        default="episode/return",
+        metavar="NAME",
+        help="which number of metrics.jsonl or eval.jsonl (episode/return)",
+    )
+    made.add_argument(
+        "--out",
+        type=Path,
+        default=Path("curve.png"),
+        metavar="FILE",
+        help="the picture: .png, .svg or .pdf (curve.png)",
+    )
+    made.add_argument(
+        "--labels", metavar="A,B", help="names of the experiments, in the order of the runs"
+    )
+    made.add_argument(
+        "--waiting", action="store_true", help="of one run: who worked and who waited for whom"
+    )
+    made.add_argument(
+        "--table",
+        metavar="NAME",
+        help=f"print a table of the HTS-RL paper beside its own numbers: {', '.join(TABLES)}",
+    )
+    made.add_argument(
+        "--json", action="store_true", help="print the numbers of the curves, draw nothing"
+    )
+    return made
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point of the console script."""
+    typed = parser().parse_args(argv)
+    return shell.run("hts-plot", lambda: _plot(typed))
+
+
+def _plot(typed: argparse.Namespace) -> int:
+    if typed.table is not None:
+        return _table(typed)
+    out = None if typed.json else checked(typed.out)
+    if typed.waiting:
+        return _waiting(typed, out)
+    every = found(typed.runs)
+    groups = experiments(every)
+    left_out = len(every) - sum(len(group.runs) for group in groups)
+    if left_out:
+        shell.tell("hts-plot", f"{left_out} of {len(every)} runs repeat a seed and do not count")
+    curves = [curve(group, typed.y, typed.x) for group in groups]
+    labels = _labels(typed.labels, [group.label for group in groups])
+    runs = [list(group.runs.values()) for group in groups]
+    if out is None:
+        print(json.dumps(_as_json(typed, labels, curves, runs), indent=2, allow_nan=False))
+        return shell.DONE
+    several = any(len(drawn.seeds) > 1 for drawn in curves)
+    title = f"{typed.y}: mean and 95 % interval over seeds" if several else typed.y
+    frame = Frame(title=title, x=AXIS_LABELS[typed.x], y=typed.y)
+    draw(out, frame, [_stroke(*pair) for pair in zip(labels, curves, strict=True)])
+    for label, drawn in zip(labels, curves, strict=True):
+        print(f"{label}: {_in_words(drawn, typed.x)}")
+    print(f"drawn in {out}")
+    return shell.DONE
+
+
+def _table(typed: argparse.Namespace) -> int:
+    """A table of the paper, as text."""
+    if typed.json or typed.waiting:
+        raise WrongUsage("--table: it is Markdown, and alone")
+    if typed.table not in TABLES:
+        raise WrongUsage(f"--table: there is no table {typed.table!r}{hint(typed.table, TABLES)}")
+    print(markdown(typed.table, found(typed.runs)))
+    return shell.DONE
+
+
+def _waiting(typed: argparse.Namespace, out: Path | None) -> int:
+    """Of one run: means over runs would hide who waits."""
+    runs = found(typed.runs)
+    if len(runs) > 1:
+        raise WrongUsage(f"--waiting: it shows one run, and these are {len(runs)}")
+    there = list(roles(columns(runs[0], typed.x)))
+    if not there:
+        raise WrongUsage(f"{runs[0].path}: its record does not say yet who waited for whom")
+    if out is None:
+        told = [{"role": r.name, "x": r.x.tolist(), **_lists(r.shares)} for r in there]
+        print(json.dumps({"format": 1, "x": typed.x, "waiting": told}, indent=2, allow_nan=False))
+        return shell.DONE
+    draw_waiting(out, AXIS_LABELS[typed.x], there)
+    print(f"drawn in {out}")
+    return shell.DONE
+
+
+def _lists(shares: Mapping[str, Array]) -> dict[str, list[float]]:
+    return {name: share.tolist() for name, share in shares.items()}
+
+
+def _labels(said: str | None, own: Sequence[str]) -> list[str]:
+    if said is None:
+        return list(own)
+    labels = [label.strip() for label in said.split(",")]
+    if len(labels) != len(own):
+        raise WrongUsage(
+            f"--labels: {len(labels)} for {len(own)} experiments, which are: {'; '.join(own)}"
+        )
+    return labels
+
+
+def _stroke(label: str, drawn: Curve) -> Stroke:
+    if len(drawn.seeds) == 1:
+        return Stroke(label, drawn.x, drawn.y.mean)
+    named = f"{label} ({len(drawn.seeds)} seeds)"
+    return Stroke(named, drawn.x, drawn.y.mean, drawn.y.low, drawn.y.high)
+
+
+def _in_words(drawn: Curve, axis: str) -> str:
+    """Where it ends."""
+    mean = drawn.y.mean[-1]
+    at = f"{drawn.x[-1]:,.6g} {'steps' if axis == 'steps' else 's'}"
+    if len(drawn.seeds) == 1:
+        return f"{mean:.5g} at {at} (seed {drawn.seeds[0]})"
+    between = f"{drawn.y.low[-1]:.5g} to {drawn.y.high[-1]:.5g}"
+    return f"{mean:.5g} ({between}) at {at}, seeds {', '.join(map(str, drawn.seeds))}"
+
+
+def _as_json(
+    typed: argparse.Namespace,
+    labels: Sequence[str],
+    curves: Sequence[Curve],
+    runs: Sequence[Sequence[Recorded]],
+) -> dict[str, Any]:
+    """The keys are those that the help lists."""
+    return {
+        "format": 1,
+        "x": typed.x,
+        "y": typed.y,
+        "curves": [
+            {
+                "label": label,
+                "seeds": list(each.seeds),
+                "runs": [str(run.path) for run in of],
+                "x": each.x.tolist(),
+                "mean": each.y.mean.tolist(),
+                "low": each.y.low.tolist() if len(of) > 1 else None,
+                "high": each.y.high.tolist() if len(of) > 1 else None,
+            }
+            for label, each, of in zip(labels, curves, runs, strict=True)
+        ],
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

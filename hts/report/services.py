@@ -1,0 +1,94 @@
+"""Services that keep curves: Weights & Biases and MLflow, each behind its own package.
+
+Both are told the run's directory name, its configuration, and then points along environment
+steps. A run that goes on is the same run there. What it says again about steps that were sent
+before is what it said then, so it is not sent twice.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import uuid
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from hts.report.logs import Log
+
+_PROJECT = "hts"
+_AXIS = "steps"
+
+
+class WandB:
+    """Weights & Biases; `WANDB_MODE=offline` keeps everything in the run's directory."""
+
+    trouble: str | None = None
+
+    def __init__(self, path: Path, config: Mapping[str, Any]) -> None:
+        wandb: Any = importlib.import_module("wandb")
+        named = _identity(path / "wandb.id", lambda: uuid.uuid4().hex[:8])
+        self._run = wandb.init(
+            project=os.environ.get("WANDB_PROJECT", _PROJECT),
+            name=path.name,
+            id=named,
+            resume="allow",
+            dir=str(path),
+            config=dict(config),
+            settings=wandb.Settings(console="off", silent=True),
+        )
+        self._run.define_metric(_AXIS)
+        self._run.define_metric("*", step_metric=_AXIS)
+        self._sent = int(self._run.summary.get(_AXIS) or 0)
+
+    def add(self, steps: int, values: Mapping[str, float]) -> None:
+        if steps > self._sent:
+            self._run.log({_AXIS: steps, **values})
+
+    def close(self) -> None:
+        self._run.finish()
+
+
+class MLflow:
+    """MLflow, where `MLFLOW_TRACKING_URI` says."""
+
+    trouble: str | None = None
+
+    def __init__(self, path: Path, config: Mapping[str, Any]) -> None:
+        mlflow: Any = importlib.import_module("mlflow")
+        self._client = mlflow.MlflowClient()
+        self._run = _identity(path / "mlflow.id", lambda: self._begun(path.name, config))
+        told = self._client.get_metric_history(self._run, "time/seconds")
+        self._sent = max((point.step for point in told), default=0)
+        self._client.update_run(self._run, status="RUNNING")
+
+    def add(self, steps: int, values: Mapping[str, float]) -> None:
+        if steps > self._sent:
+            for name, value in values.items():
+                self._client.log_metric(self._run, name, value, step=steps, synchronous=False)
+
+    def close(self) -> None:
+        self._client.set_terminated(self._run)
+
+    def _begun(self, name: str, config: Mapping[str, Any]) -> str:
+        there = self._client.get_experiment_by_name(_PROJECT)
+        experiment = (
+            there.experiment_id if there is not None else self._client.create_experiment(_PROJECT)
+        )
+        run: str = self._client.create_run(experiment, run_name=name).info.run_id
+        for key, value in config.items():
+            self._client.log_param(run, key, value)
+        return run
+
+
+def _identity(path: Path, begun: Callable[[], str]) -> str:
+    """What the run is called there; kept in its directory, for when it goes on."""
+    if not path.exists():
+        path.write_text(begun(), encoding="utf-8")
+    return path.read_text(encoding="utf-8")
+
+
+SERVICES: Mapping[str, Callable[[Path, Mapping[str, Any]], Log]] = {
+    "wandb": WandB,
+    "mlflow": MLflow,
+}

@@ -1,0 +1,199 @@
+"""Evaluation while a run goes on: a process of its own, which takes only what nobody else wants.
+
+The process looks at what is on the disk, `policies/` and `eval.jsonl`: whatever policy has no line
+is evaluated, the oldest first. So it has no state: one that dies costs time alone, and what it had
+begun is evaluated by its successor, or when the run goes on. It is started with the first policy.
+It runs under the scheduling policy for idle work, so that on a machine that is busy it hardly moves
+before the training has ended; what then remains is evaluated at the end.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from hts.config import Config, Experiment
+from hts.determinism import numerics
+from hts.errors import RoleDied, RoleFailed
+from hts.report import evaluations, policies
+from hts.report.policies import FOLDER, Policies
+from hts.report.say import mention, say
+from hts.report.sealed import Damaged
+from hts.runtime.process import Child, Pipe, wait_child
+
+_NAME = "evaluator"
+_STARTS = 3  # without any policy evaluated in between, before nobody is started any more
+_OF_OTHERS = ("gfootball", "atari", "gym", "batched", "envpool")
+"""Families whose worlds can be built once more, unasked: whoever brings simulators of their own may
+have only so many of them."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Assignment:
+    """What the evaluator is told when it is spawned."""
+
+    run: Path
+    experiment: Experiment
+    episodes: int
+    most: int
+
+
+def kept(run: Path, config: Config) -> Policies | None:
+    """Which versions of this run are written down; None where none are."""
+    every = policies.every(config.experiment, config.machine)
+    if not every:
+        return None
+    most = None if _wanted(config) else config.machine.keep_policies
+    return Policies(str(run / FOLDER), every, most)
+
+
+def evaluation(run: Path, config: Config) -> Evaluation | None:
+    """Who evaluates what this run writes down; None where nobody does."""
+    if not _wanted(config):
+        return None
+    machine = config.machine
+    return Evaluation(
+        Assignment(run, config.experiment, machine.evaluate_episodes, machine.keep_policies)
+    )
+
+
+def _wanted(config: Config) -> bool:
+    """Somebody evaluates while the run goes on."""
+    machine, family = config.machine, config.experiment.env.partition(":")[0]
+    if not policies.every(config.experiment, machine) or not machine.evaluate_episodes:
+        return False
+    if family == "remote":  # nobody here can build one
+        return False
+    return machine.evaluate_every != "auto" or (family in _OF_OTHERS and machine.listen is None)
+
+
+class Evaluation:
+    """The evaluator's process, as the one sees it that starts the run."""
+
+    def __init__(self, given: Assignment) -> None:
+        self._given = given
+        self.child: Child | None = None
+        self._rung = 0  # how often it was told to look
+        self._looked = 0  # and how often of these it has seen to everything
+        self._starts = 0
+        self._told: list[int] = []
+
+    def look(self, written: list[int]) -> None:
+        """Policies have been written; hear what there is to hear, without waiting."""
+        if written:
+            self._ring()
+        while self.child is not None and wait_child([self.child], 0.0) is not None:
+            self._hear()
+
+    def finish(self) -> None:
+        """Until every policy is evaluated; an interruption ends that at once."""
+        waiting = len(_waiting(self._given))
+        if not waiting:
+            return
+        plural = "policies wait" if waiting > 1 else "policy waits"
+        _say(f"{waiting} {plural} to be evaluated; Ctrl-C leaves that to hts-train --resume")
+        self._ring()
+        while self.child is not None and self._looked < self._rung:
+            wait_child([self.child])
+            self._hear()
+
+    def close(self) -> None:
+        """End it, wherever it is."""
+        if self.child is not None:
+            self.child.end()
+            self.child = None
+
+    def _ring(self) -> None:
+        self._rung += 1
+        if self.child is None and self._starts < _STARTS:
+            self._start()
+        elif self.child is not None:
+            with suppress(OSError):  # it is gone, which is heard as such
+                self.child.pipe.send(look=self._rung)
+
+    def _start(self) -> None:
+        self._starts += 1
+        self.child = Child(_NAME, run, self._given)
+        self.child.pipe.send(look=self._rung)
+
+    def _hear(self) -> None:
+        """What it has to say, or that it is gone."""
+        assert self.child is not None, "who is heard is there"
+        try:
+            said = self.child.hear()
+        except RoleFailed as failure:
+            self._replace(failure)
+            return
+        if "line" in said:
+            self._starts = 0
+            mention(f"hts-train: {_told(said['line'])}")
+        if "note" in said:
+            _say(said["note"])
+        self._looked = max(self._looked, said.get("looked", 0))
+
+    def _replace(self, failure: RoleFailed) -> None:
+        """A death of it harms nobody: another one looks at what is on the disk."""
+        self.close()
+        if self._starts >= _STARTS or not isinstance(failure, RoleDied):
+            self._starts = _STARTS
+            _say(f"{failure.short}; nothing more is evaluated in this run")
+            return
+        _say(f"{failure.short}; another one goes on in its place")
+        self._start()
+
+
+def run(pipe: Pipe, given: Assignment) -> None:
+    """The whole life of the process."""
+    _stand_back()
+    numerics.prepare()
+    from hts.runtime.evaluating import Evaluating
+
+    evaluating: Evaluating | None = None
+    passed_over: set[int] = set()
+    while True:
+        look = pipe.receive()["look"]
+        while waiting := _waiting(given, passed_over):
+            update, path = next(iter(waiting.items()))
+            try:
+                policy = policies.read(path, given.experiment.identity())
+            except Damaged as damage:
+                passed_over.add(update)
+                pipe.send(note=f"{damage}; it is not evaluated")
+                continue
+            if evaluating is None:
+                evaluating = Evaluating(given.experiment, given.episodes)
+            line = evaluating.line(policy)
+            evaluations.add(given.run, line)
+            pipe.send(line=line)
+            policies.thin(given.run / FOLDER, given.most, _waiting(given, passed_over))
+        pipe.send(looked=look)
+
+
+def _waiting(given: Assignment, passed_over: set[int] | None = None) -> dict[int, Path]:
+    """The policies without a line, the oldest first."""
+    there, lines = policies.written(given.run / FOLDER), evaluations.read(given.run)
+    left_out = {*lines, *(passed_over or ())}
+    return {update: path for update, path in there.items() if update not in left_out}
+
+
+def _stand_back() -> None:
+    """Take only what nobody else wants; or little, where the kernel does not allow that."""
+    try:
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    except OSError:
+        os.nice(19)
+
+
+def _told(line: dict[str, Any]) -> str:
+    """A line of `eval.jsonl` for a person."""
+    parts = [f"evaluated at {line['steps']:,} steps: return {line['eval/return']:.4g}"]
+    if "eval/score" in line:
+        parts.append(f"score {line['eval/score']:.4g}")
+    return ", ".join([*parts, f"length {line['eval/length']:.4g}, {line['episodes']} episodes"])
+
+
+def _say(sentence: str) -> None:
+    say(f"hts-train: {sentence}")

@@ -1,0 +1,184 @@
+"""`hts-plot`: curves of real runs, and sentences for what cannot be drawn."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hts.cli.plot import main
+from hts.report.intervals import bootstrapped
+from tests.seeing import made
+
+PNG = b"\x89PNG"
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two experiments: one with seeds 0, 1 and 2, one with seed 0."""
+    folder = tmp_path_factory.mktemp("runs")
+    for seed in range(3):
+        made.run(folder / f"slow{seed}", seed=seed)
+    made.run(folder / "fast0", learning_rate=0.003)
+    return folder
+
+
+def told(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str, Any]:
+    """What --json prints."""
+    assert main([str(each) for each in (*arguments, "--json")]) == 0
+    return dict(json.loads(capsys.readouterr().out))
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    """The sentence for a wrong call."""
+    assert main([str(each) for each in arguments]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert len(said.err.splitlines()) == 1
+    return said.err
+
+
+def test_runs_that_differ_in_their_seed_are_one_curve(
+    runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Mean and interval over seeds, at the places of the record; another experiment is another
+    curve, and a single seed has no interval."""
+    found = told(capsys, runs, "--y", "train/entropy")
+    fast, slow = found["curves"]
+    assert (fast["seeds"], slow["seeds"]) == ([0], [0, 1, 2])
+    assert fast["label"] == "ppo gym:CartPole-v1, learning_rate 0.003"
+    assert fast["low"] is None
+    records = [made.lines(runs / f"slow{seed}") for seed in range(3)]
+    values = np.array([[line["train/entropy"] for line in record] for record in records])
+    assert slow["x"] == [line["steps"] for line in records[0]]
+    assert slow["mean"] == pytest.approx(values.mean(axis=0), rel=1e-12)
+    assert (np.array(slow["low"]) <= slow["mean"]).all()
+    assert (np.array(slow["low"]) >= values.min(axis=0) - 1e-12).all()
+    assert (np.array(slow["high"]) <= values.max(axis=0) + 1e-12).all()
+
+
+def test_the_interval_is_that_of_the_mean() -> None:
+    """Of 200 normal samples it is 1.96 standard errors wide on either side, to 5 %; asked again
+    it is the same bits."""
+    samples = np.random.default_rng(3).normal(5.0, 2.0, (200, 3))
+    found, again = bootstrapped(samples), bootstrapped(samples)
+    error = samples.std(axis=0) / np.sqrt(200)
+    assert (found.high - found.low) / 2 == pytest.approx(1.96 * error, rel=0.05)
+    assert found.low.tolist() == again.low.tolist()
+
+
+def test_a_picture_is_the_same_bytes_every_time(runs: Path, tmp_path: Path) -> None:
+    """PNG and SVG, along steps and along time."""
+    for name, axis in (("a.png", "steps"), ("b.svg", "time")):
+        drawn = []
+        for turn in range(2):
+            out = tmp_path / f"{turn}{name}"
+            assert main([str(runs), "--x", axis, "--out", str(out)]) == 0
+            drawn.append(out.read_bytes())
+        assert drawn[0] == drawn[1]
+        assert drawn[0].startswith(PNG) or b"<svg" in drawn[0]
+
+
+def test_along_time_runs_share_a_grid(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It ends when the first of them ended, and each mean is between what the runs had there."""
+    slow = told(capsys, runs, "--x", "time", "--y", "steps")["curves"][1]
+    ends = [made.lines(runs / f"slow{seed}")[-1]["time/seconds"] for seed in range(3)]
+    assert slow["x"][-1] == pytest.approx(min(ends))
+    assert np.all(np.diff(slow["mean"]) >= 0)
+
+
+def test_a_run_that_goes_on_is_drawn_as_far_as_it_is(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Half a last line is left out, what is no number is left out, and the other seeds are cut
+    where this one is."""
+    going = made.copy(runs / "slow1", tmp_path / "going")
+    (going / "result.json").unlink()
+    record = made.lines(going)[:6]
+    record[2]["train/entropy"] = float("nan")
+    made.write(going, record, '{"update": 7, "ste')
+    (alone,) = told(capsys, going, "--y", "train/entropy")["curves"]
+    assert alone["x"] == [line["steps"] for line in record if line is not record[2]]
+    (both,) = told(capsys, going, runs / "slow0", "--y", "train/entropy")["curves"]
+    assert both["seeds"] == [0, 1]
+    assert both["x"][-1] == record[-1]["steps"]
+
+
+def test_one_point_long_labels_and_many_curves_are_drawn(runs: Path, tmp_path: Path) -> None:
+    """Nothing of it makes matplotlib complain: warnings are errors here."""
+    one = made.copy(runs / "slow0", tmp_path / "one")
+    made.write(one, made.lines(one)[-1:])
+    out = tmp_path / "one.png"
+    label = "_" + "a label with $x_1^2$ and % that nobody reads to its end " * 4
+    assert main([str(one), str(runs / "fast0"), "--labels", f"{label},b", "--out", str(out)]) == 0
+    assert out.read_bytes().startswith(PNG)
+
+
+def test_a_seed_counts_once(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of two runs with one seed the longer one is taken, and that is said."""
+    short = made.copy(runs / "slow0", tmp_path / "short")
+    made.write(short, made.lines(short)[:3])
+    assert main([str(short), str(runs / "slow0"), "--json"]) == 0
+    said = capsys.readouterr()
+    assert "1 of 2 runs repeat a seed" in said.err
+    (curve,) = json.loads(said.out)["curves"]
+    assert curve["runs"] == [str(runs / "slow0")]
+
+
+def test_evaluations_are_curves_too(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Along steps as they are written; along time, at the time when the run was that far."""
+    run = made.copy(runs / "slow0", tmp_path / "evaluated")
+    record = made.lines(run)
+    told_of = [{"update": n, "steps": 64 * n, "eval/return": 2.0 * n} for n in (4, 8)]
+    (run / "eval.jsonl").write_text("".join(json.dumps(line) + "\n" for line in told_of))
+    (steps,) = told(capsys, run, "--y", "eval/return")["curves"]
+    assert (steps["x"], steps["mean"]) == ([256.0, 512.0], [8.0, 16.0])
+    (timed,) = told(capsys, run, "--y", "eval/return", "--x", "time")["curves"]
+    assert timed["x"] == pytest.approx([record[3]["time/seconds"], record[7]["time/seconds"]])
+
+
+def test_who_waited_is_drawn_from_the_record(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Shares by role; a kind that a line does not name was nothing then."""
+    run = made.copy(runs / "slow0", tmp_path / "waiting")
+    record = made.lines(run)
+    for line, share in zip(record[:3], (1.0, 0.25, 0.5), strict=True):
+        line["machine/learner_working"] = share
+        if share < 1.0:
+            line["machine/learner_for_executors"] = 1.0 - share
+    made.write(run, record)
+    (learner,) = told(capsys, run, "--waiting")["waiting"]
+    assert learner["role"] == "learner"
+    assert learner["working"] == [1.0, 0.25, 0.5]
+    assert learner["for executors"] == [0.0, 0.75, 0.5]
+    out = tmp_path / "waiting.png"
+    assert main([str(run), "--waiting", "--out", str(out)]) == 0
+    assert out.read_bytes().startswith(PNG)
+
+
+def test_wrong_calls_are_answered_in_a_sentence(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No such run, number, ending or place; an empty run; labels that do not fit."""
+    empty = made.copy(runs / "slow0", tmp_path / "empty")
+    made.write(empty, [])
+    damaged = made.copy(runs / "slow0", tmp_path / "damaged")
+    made.write(damaged, [], "no line\n")
+    (tmp_path / "nothing").mkdir()
+    slow = runs / "slow0"
+    assert "did you mean 'slow0'" in refused(capsys, runs / "slow00")
+    assert "no run in this directory" in refused(capsys, tmp_path / "nothing")
+    assert "did you mean 'train/entropy'" in refused(capsys, slow, "--y", "train/entropi")
+    assert "episode/return" in refused(capsys, slow, "--y", "xyz")
+    assert "no update to show" in refused(capsys, empty)
+    assert "metrics.jsonl:1: this line is damaged" in refused(capsys, damaged)
+    assert ".png, .svg, .pdf" in refused(capsys, slow, "--out", "curve.gif")
+    assert "there is no directory" in refused(capsys, slow, "--out", tmp_path / "no" / "c.png")
+    assert "3 for 2 experiments" in refused(capsys, runs, "--labels", "a,b,c")
+    assert "shows one run" in refused(capsys, runs, "--waiting")
