@@ -18,9 +18,11 @@ from hts.config import Config, Experiment, Given, Machine, configure
 from hts.config.check import check
 from hts.determinism import numerics
 from hts.errors import BadConfig, RoleFailed, WrongUsage
+from hts_envs.contract import Spaces
 from hts_envs.errors import BadName, BadOption, MissingPackages
 from hts_envs.options import coerce
 from hts_envs.randomness import fold
+from hts_envs.registry import parse
 
 if TYPE_CHECKING:
     from hts.runtime.again import Setting
@@ -37,6 +39,10 @@ With --kill, that many processes of every run are killed (SIGKILL) while it work
 executors, actors or the learner, at moments that follow from the seed. With
 --interrupt, every run is stopped that many times, written to a checkpoint, and
 goes on from it on the next layout of the list. No digest may show any of it.
+
+With --listen, the simulators of every layout dial in, such as those of hts-executor
+--stay, and the serial runner's are built here. Nobody here can build those of
+remote:; then the first layout is what the others are compared with.
 """
 
 EPILOG = """\
@@ -45,6 +51,7 @@ examples:
   hts-verify --config smoke --executors 1,2,4 --actors 0,1,4 --schedule hts,hts_barrier
   hts-verify --config smoke --learners 1,2 --stepping turns,threads --jitter 5 --load
   hts-verify --config smoke --kill 3 --interrupt 2
+  hts-verify --config smoke --listen tcp://127.0.0.1:5555 --kill 2
 
 exit code: 0 all layouts agree and another seed does not, 1 otherwise, 2 wrong usage
 """
@@ -96,10 +103,14 @@ def _verify(typed: argparse.Namespace) -> int:
     layouts = _layouts(config, axes)
     signals.listen()
     numerics.prepare()
+    from hts.runtime.again import Setting
     from hts.runtime.busy import busy_cores
 
+    layouts, spaces = _listening(config, layouts)
+    plain = Setting(config.experiment, layouts[0], spaces=spaces)
+    settings = list(_settings(plain, layouts, updates, harm))
     with busy_cores() if typed.load else contextlib.nullcontext():
-        return _compare(config.experiment, layouts, updates, harm)
+        return _compare(settings, updates)
 
 
 def _asked(typed: argparse.Namespace) -> tuple[Config, dict[str, list[Any]]]:
@@ -176,8 +187,9 @@ def _updates(said: str | None, experiment: Experiment, harm: Harm) -> int:
 def _layouts(config: Config, typed: Mapping[str, Sequence[Any]]) -> list[Machine]:
     """Every combination; one that cannot be is refused before anything runs."""
     experiment = config.experiment
+    here = config.machine.dialled_in(experiment.replicas).start  # replicas that are not dialled in
     axes = {
-        "executors": sorted({1, min(2, experiment.replicas)}),
+        "executors": sorted({1, min(2, here or 1)}),
         "actors": [0, 1],
         "learners": sorted({1, min(2, experiment.shard_count)}),
         **typed,
@@ -193,11 +205,29 @@ def _layouts(config: Config, typed: Mapping[str, Sequence[Any]]) -> list[Machine
     return layouts
 
 
+def _listening(config: Config, layouts: list[Machine]) -> tuple[list[Machine], Spaces | None]:
+    """The layouts with one port that simulators dial in at, run after run; and what the first of
+    them says, where nobody here can build one."""
+    from hts.remote.meet import meet
+    from hts.runtime.verify import port
+
+    def say(sentence: str) -> None:
+        shell.tell("hts-verify", sentence)
+
+    where = port(config.machine)
+    if where is None:
+        return layouts, None
+    layouts = [dataclasses.replace(layout, listen=where.address) for layout in layouts]
+    if parse(config.experiment.env).family.name == "remote":
+        return layouts, meet(where, say)
+    say(f"simulators dial in at {where.address}, once for each layout (hts-executor --stay)")
+    return layouts, None
+
+
 def _settings(
-    experiment: Experiment, layouts: Sequence[Machine], updates: int, harm: Harm
+    plain: Setting, layouts: Sequence[Machine], updates: int, harm: Harm
 ) -> Iterator[Setting]:
     """A run for each layout, the harm that is done to it, and where it goes on after each stop."""
-    from hts.runtime.again import Setting
     from hts.runtime.disturb import Trouble
 
     able = [
@@ -205,30 +235,30 @@ def _settings(
         for layout in layouts
     ]
     for place, layout in enumerate(able):
-        seed = fold(experiment.seed, place)
+        seed = fold(plain.experiment.seed, place)
         elsewhere = (*able[place + 1 :], *able[: place + 1])
         trouble = Trouble(updates, harm.kills, harm.stops, elsewhere, seed)
-        yield Setting(experiment, layout, trouble)
+        yield dataclasses.replace(plain, machine=layout, trouble=trouble)
 
 
-def _compare(experiment: Experiment, layouts: Sequence[Machine], updates: int, harm: Harm) -> int:
+def _compare(settings: Sequence[Setting], updates: int) -> int:
     """The table, a row for each layout as it ends; the first that differs is looked into."""
-    from hts.runtime.again import Setting
     from hts.runtime.verify import difference, reference
 
+    experiment, alone = settings[0].experiment, reference(settings)
     print(f"{experiment.env}: {updates} updates of {experiment.rows:,} rows on each layout")
     print(_ROW.format(_NAME.format(*AXES, "schedule"), "digest", "seconds", "").rstrip())
-    serial = Setting(experiment, reference(layouts[0]))
-    first = _attempt("serial runner", serial, updates)
+    name = "serial runner" if alone.machine.serial else "the first layout, undisturbed"
+    first = _attempt(name, alone, updates)
     if first is None:
         return shell.FAILED
     agree = True
-    for setting in _settings(experiment, layouts, updates, harm):
+    for setting in settings:
         other = _attempt(_name(setting), setting, updates, first)
         if agree and other is not None and other.digest != first.digest:
-            print(f"    {difference(serial, setting, (first, other))}", flush=True)
+            print(f"    {difference(alone, setting, (first, other))}", flush=True)
         agree = agree and other is not None and other.digest == first.digest
-    agree = _other_seed(serial, updates, first) and agree
+    agree = _other_seed(alone, updates, first) and agree
     print("equal on every layout" if agree else "NOT equal")
     return shell.DONE if agree else shell.FAILED
 
@@ -255,16 +285,17 @@ def _attempt(
     return found
 
 
-def _other_seed(serial: Setting, updates: int, first: Outcome) -> bool:
+def _other_seed(alone: Setting, updates: int, first: Outcome) -> bool:
     """Equality means something: another seed has other rollouts, from the first one on."""
     from hts.runtime.verify import outcome
 
-    seed = serial.experiment.seed ^ 1
-    experiment = dataclasses.replace(serial.experiment, seed=seed)
-    found = outcome(dataclasses.replace(serial, experiment=experiment), updates)
+    seed = alone.experiment.seed ^ 1
+    experiment = dataclasses.replace(alone.experiment, seed=seed)
+    found = outcome(dataclasses.replace(alone, experiment=experiment), updates)
     differs = found.links[0].rollout != first.links[0].rollout
     verdict = "differs, as it must" if differs else "SAME: the seed does nothing"
-    _row(f"serial runner, seed {seed}", found, verdict)
+    name = "serial runner" if alone.machine.serial else "the first layout"
+    _row(f"{name}, seed {seed}", found, verdict)
     return differs
 
 

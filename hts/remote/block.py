@@ -73,6 +73,7 @@ class RemoteBlock(Block):
         self._told: Mapping[int, Mapping[str, float]] = {}
         self._sent: Frames = []
         self._next_seeds = b""
+        self._no = np.zeros(len(replicas), bool)
 
     # --- what the executor asks for ---------------------------------------------------------------
 
@@ -153,19 +154,23 @@ class RemoteBlock(Block):
         self._shown, self._told = stand.observation, stand.facts
         if self.turn < 0:
             self._began(storage)
+            self._next_seeds = b""
         else:
             self._trail.append(self._action)
             self._action = b""
-            self._took(storage, step, self._result(stand))
+            goes_on = stand.goes_on and not self._lost
+            self._took(storage, step, self._result(stand, goes_on=goes_on))
             self._at = storage, step + 1, 0
-        if not self.age.all():  # somebody begins an episode here
-            self._next_seeds = b""
-        while len(self._trail) > self.age.max():
-            self._trail.popleft()
+            if not goes_on:
+                self._next_seeds = b""
+                while len(self._trail) > self.age.max():
+                    self._trail.popleft()
         self.over = True
 
-    def _result(self, stand: Stand) -> BatchedStep:
+    def _result(self, stand: Stand, *, goes_on: bool) -> BatchedStep:
         """What the step returned: behind an end the observation is the episode's last one."""
+        if goes_on:
+            return BatchedStep(stand.observation, stand.reward, self._no, self._no, {})
         seen = {name: array.copy() for name, array in stand.observation.items()}
         for name, array in stand.final.items():
             seen[name][stand.cut] = array

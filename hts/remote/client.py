@@ -10,26 +10,33 @@
 
 `OwnSeat` is for one simulator with a loop of its own. `Connection` is for many on one connection:
 it hands out whoever's turn it is, and nobody waits for anybody else. `serve` is that loop for
-simulators that only offer `reset(seed)` and `step(action)`. `EMBEDDING.md` shows each of them.
+simulators that only offer `reset` and `step`, and `serve_gym` for those of Gymnasium.
+`EMBEDDING.md` shows each of them.
 
 A connection belongs to one thread. When the run goes away, and comes back, everything goes on by
-itself.
+itself; the logger `hts.remote` says so.
 """
 
 from __future__ import annotations
 
+import math
+import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Protocol, Self
+from types import TracebackType
+from typing import Any, Self
 
-import zmq
-
-from hts.remote.keys import Keys
+from hts.remote.line import PING_EVERY, Line
+from hts.remote.serving import Batch, Make, OfWorld, Served, Simulator
+from hts.remote.shape import WrongShape
+from hts.remote.spaces import check, spaces_of
 from hts.remote.talk import Offer, Refused, Seat, Talk
 from hts_envs.contract import Array, Box, Discrete, MultiDiscrete, Spaces
 
 __all__ = [
+    "Batch",
     "Box",
     "Connection",
     "Discrete",
@@ -40,30 +47,11 @@ __all__ = [
     "Seat",
     "Simulator",
     "Spaces",
+    "WrongShape",
     "serve",
+    "serve_gym",
+    "spaces_of",
 ]
-
-PING_EVERY = 1.0
-"""Seconds of silence before a simulator that waits says so."""
-
-_HEARTBEAT = (
-    2_000  # milliseconds between those of ZeroMQ itself, which also go out from a busy step
-)
-_LOST_AFTER = 10_000
-
-
-def dealer(context: zmq.Context[Any], address: str, keys: Path | None) -> zmq.Socket[Any]:
-    """A socket of a simulator, as every client has to set it up."""
-    socket: zmq.Socket[Any] = context.socket(zmq.DEALER)
-    socket.linger = 0
-    socket.reconnect_ivl = 50
-    socket.reconnect_ivl_max = 1_000
-    socket.heartbeat_ivl = _HEARTBEAT
-    socket.heartbeat_timeout = _LOST_AFTER
-    if keys is not None:
-        Keys(keys).dial(socket)
-    socket.connect(address)
-    return socket
 
 
 class Connection:
@@ -77,14 +65,15 @@ class Connection:
         address: str,
         offer: Offer,
         *,
-        keys: Path | None = None,
+        keys: Path | str | None = None,
         patience: float | None = None,
     ) -> None:
+        check(offer)
         self.talk = Talk(offer)
-        self._patience = patience
-        self._context: zmq.Context[Any] = zmq.Context()
-        self._socket = dealer(self._context, address, keys)
-        self._heard = self._pinged = time.monotonic()
+        self._patience = math.inf if patience is None else patience
+        self._line = Line(self.talk, address, None if keys is None else Path(keys))
+        self._thread: int | None = None
+        self._pinged = -math.inf
         self.talk.hello()
 
     @property
@@ -97,52 +86,53 @@ class Connection:
         while (seat := self.next_turn()) is not None:
             yield seat
 
-    def next_turn(self) -> Seat | None:
-        """Wait until a seat may move; None when the run is over."""
+    def next_turn(self, wait: float = math.inf) -> Seat | None:
+        """Wait until a seat may move; None when the run is over, or no seat may so soon."""
+        self._own()
+        until = time.monotonic() + wait
         while True:
+            self._line.say()
             seat = self.talk.next_turn()
-            self.flush()
-            if seat is not None:
+            if seat is not None or self.over:
                 return seat
-            if self.over:
+            left = until - time.monotonic()
+            if not self._hears(max(0.0, left)) and left <= 0.0:
                 return None
-            self._listen()
 
-    def flush(self) -> None:
-        """Send what was said meanwhile."""
-        outbox = self.talk.outbox
-        while outbox:
-            try:
-                self._socket.send_multipart(outbox[0], zmq.DONTWAIT, copy=False)
-            except zmq.Again:  # nobody is there to hear it: it is asked for again
-                outbox.clear()
-                return
-            outbox.popleft()
+    @property
+    def silence(self) -> float:
+        """Seconds in which nothing was heard of the run."""
+        return time.monotonic() - self._line.heard
 
-    def _listen(self) -> None:
-        """Hear one message at the least, or say that one is waited for."""
-        if not self._socket.poll(int(1e3 * PING_EVERY)):
-            self._silent()
-            return
-        self._heard = time.monotonic()
-        try:
-            while not self.talk.turns:
-                self.talk.hear(self._socket.recv_multipart(zmq.DONTWAIT))
-        except zmq.Again:
-            return
+    def offers(self, seats: int) -> None:
+        """Offer room for so many seats from now on."""
+        self.talk.offers(seats)
 
-    def _silent(self) -> None:
-        if self._patience is not None and time.monotonic() - self._heard > self._patience:
+    def _own(self) -> None:
+        """What another thread would do at the same time, nobody knows."""
+        if self._thread is None:
+            self._thread = threading.get_ident()
+        if self._thread != threading.get_ident():
+            raise RuntimeError("a connection belongs to the thread that has used it first")
+
+    def _hears(self, seconds: float) -> bool:
+        """Hear what comes within this time; say that it is waited for where nothing does."""
+        if self._line.socket.poll(math.ceil(1e3 * min(seconds, PING_EVERY))):
+            self._line.hear()
+            return True
+        now = time.monotonic()
+        if self.silence > self._patience:
             raise TimeoutError(f"no run has said a word for {self._patience:g} s")
-        self.talk.ping()
+        if now - max(self._line.heard, self._pinged) >= PING_EVERY:
+            self._pinged = now
+            self._line.silent()
+        return False
 
     def close(self) -> None:
         """Leave: the seats are free at once."""
-        if self._socket.closed:
-            return
-        self.talk.bye()
-        self.flush()
-        self._context.destroy(linger=200)
+        if not self._line.socket.closed:
+            self.talk.bye()
+            self._line.close()
 
     def __enter__(self) -> Self:
         return self
@@ -161,13 +151,17 @@ class OwnSeat:
         *,
         rows: int | None = None,
         replayable: bool = True,
-        keys: Path | None = None,
+        keys: Path | str | None = None,
         patience: float | None = None,
     ) -> None:
         offer = Offer(spaces, rows=rows, replayable=replayable)
         self._connection = Connection(address, offer, keys=keys, patience=patience)
         self._seat: Seat | None = None
-        self._wait()
+        try:
+            self._wait()
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def over(self) -> bool:
@@ -196,7 +190,7 @@ class OwnSeat:
 
     @property
     def seeds(self) -> Array:
-        """And the seeds that they begin it with."""
+        """And the seeds that they begin it with, in the order of `rows`."""
         return self._held.seeds
 
     def reset(self, observation: Any) -> Any:
@@ -233,27 +227,44 @@ class OwnSeat:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        """Leave; the run is told what the simulator has raised."""
+        if self._seat is not None and isinstance(error, Exception):
+            self._seat.fail("".join(traceback.format_exception(error)))
         self.close()
 
 
-class Simulator(Protocol):
-    """What `serve` steps: observation; and observation, reward, terminated, truncated, (facts)."""
+def serve(connection: Connection, make: Make) -> None:
+    """Step a simulator for each seat until the run is over; `make` builds one for its seat.
 
-    def reset(self, seed: int) -> Any: ...
+    What one of them raises is told here and to the run, which tries once more with a new one.
+    """
+    served = Served(make)
+    try:
+        for seat in connection:
+            served.move(seat)
+    finally:
+        served.close()
 
-    def step(self, action: Any) -> tuple[Any, ...]: ...
 
+def serve_gym(
+    address: str,
+    make: Callable[[], Any],
+    *,
+    seats: int = 1,
+    keys: Path | str | None = None,
+    patience: float | None = None,
+) -> None:
+    """`serve` for environments with Gymnasium's interface: `make` builds one of them."""
+    from hts_envs.adapter import GymWorld
 
-def serve(connection: Connection, make: Callable[[Seat], Simulator]) -> None:
-    """Step a simulator for each seat until the run is over; `make` builds one for its seat."""
-    simulators: dict[Seat, Simulator] = {}
-    for seat in connection:
-        if seat not in simulators:
-            simulators = {held: made for held, made in simulators.items() if not held.gone}
-            simulators[seat] = make(seat)
-        simulator = simulators[seat]
-        if seat.action is None:
-            seat.begin(simulator.reset(seat.seed))
-        else:
-            seat.tell(*simulator.step(seat.action))
+    first = [GymWorld(make(), "this simulator")]
+    offer = Offer(first[0].spaces, seats, replayable=first[0].traits.reseeds)
+
+    def built(_: Seat) -> OfWorld:
+        return OfWorld(first.pop() if first else GymWorld(make(), "this simulator"))
+
+    with Connection(address, offer, keys=keys, patience=patience) as connection:
+        serve(connection, built)

@@ -8,9 +8,10 @@ from typing import Any
 
 from hts.remote import wire
 from hts.remote.wire import Malformed
-from hts_envs.contract import Discrete, Spaces
+from hts_envs.contract import Discrete, Space, Spaces
 
 _SEATS = 1 << 16
+_SHOWN = 200  # characters of a space, to somebody who compares it with another
 _FIELDS = {"protocol", "name", "session", "run", "seats", "rows", "replayable", "spaces", "held"}
 
 
@@ -74,18 +75,23 @@ def _held(given: Any) -> dict[int, int]:
 def _difference(theirs: Spaces, ours: Spaces) -> str | None:
     """The first thing in which the spaces differ."""
     if list(theirs.observation) != list(ours.observation):
-        return (
-            f"its observation has the fields {', '.join(theirs.observation)}; this run's has "
-            f"{', '.join(ours.observation)}"
-        )
+        shown, fields = (_short(", ".join(each.observation)) for each in (theirs, ours))
+        return f"its observation has the fields {shown}; this run's has {fields}"
     for name, space in ours.observation.items():
         if theirs.observation[name] != space:
-            return f"its observation {name!r} is {theirs.observation[name]}; this run's is {space}"
+            shown = _short(theirs.observation[name])
+            return f"its observation {name!r} is {shown}; this run's is {_short(space)}"
     if theirs.action != ours.action:
-        return f"its action is {theirs.action}; this run's is {ours.action}"
+        return f"its action is {_short(theirs.action)}; this run's is {_short(ours.action)}"
     if theirs.agents != ours.agents:
         return f"it has {theirs.agents} agents; this run has {ours.agents}"
     return None
+
+
+def _short(what: Space | str) -> str:
+    """Without the thousands of bounds that an image may have."""
+    shown = str(what)
+    return shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."
 
 
 _NONE = Spaces({}, Discrete(1))

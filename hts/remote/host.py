@@ -49,7 +49,7 @@ class Host:
         self._socket = self._listening.socket
         self._doors = self._socket.get_monitor_socket(zmq.EVENT_DISCONNECTED)
         self._poller = zmq.Poller()
-        for each in (bell.fileno(), self._socket, self._doors):
+        for each in (bell.fileno(), self._doors, *self._listening.doors):
             self._poller.register(each, zmq.POLLIN)
         self._seating = Seating(terms, spaces, blocks, self._send, note, last=last, began=began)
 
@@ -74,7 +74,10 @@ class Host:
             self._bell.wait()
         if self._doors in ready:
             self._doors.recv_multipart()
+            self._seating.seek()
             self._next_look = 0.0
+        for sentence in self._listening.admit():
+            self._seating.say(sentence)
         if self._socket in ready:
             self._listen()
         if time.monotonic() >= self._next_look:
@@ -85,10 +88,9 @@ class Host:
 
     def _listen(self) -> None:
         for _ in range(_AT_ONCE):
-            try:
-                route, *frames = self._socket.recv_multipart(zmq.DONTWAIT)
-            except zmq.Again:
+            if not self._socket.get(zmq.EVENTS) & zmq.POLLIN:
                 return
+            route, *frames = self._socket.recv_multipart()
             self._seating.hear(route, frames)
 
     def _send(self, route: bytes, frames: Frames) -> None:

@@ -3,53 +3,76 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from typing import Any
 
 import zmq
-from zmq.auth.thread import ThreadAuthenticator
 
 from hts.errors import WrongUsage
+from hts.remote.guard import Guard
 from hts.remote.keys import Keys
 from hts.remote.port import Port
 
-_HEARTBEAT = 2_000  # milliseconds; a peer that is silent for longer than the next is gone
-_LOST_AFTER = 10_000
-_WAITING = 1_000  # messages that may wait for a peer, or from it
+_LOST_AFTER = 10_000  # milliseconds
+_PROBED = 4, 2, 3  # a silent peer, by TCP: after so many seconds, every so many, so often
+_WAITING = 1_000  # messages that may wait for a peer
+_UNHEARD = 100  # messages of a peer that may wait to be heard, before it has to wait itself
 
 
 class Listening:
     """A socket at a port, and whoever looks at keys there."""
 
     def __init__(self, port: Port, context: zmq.Context[Any], largest: int) -> None:
-        self._guard: ThreadAuthenticator | None = None
+        self._guard: Guard | None = None
         self.socket = context.socket(zmq.ROUTER)
         self.socket.linger = 0
         self.socket.router_mandatory = True
         self.socket.maxmsgsize = largest
-        self.socket.rcvhwm = self.socket.sndhwm = _WAITING
-        self.socket.heartbeat_ivl, self.socket.heartbeat_timeout = _HEARTBEAT, _LOST_AFTER
+        self.socket.sndhwm, self.socket.rcvhwm = _WAITING, _UNHEARD
+        _watch(self.socket)
+        self.socket.ipv6 = port.address.startswith("tcp://[")
         try:
             if port.keys is not None:
                 keys = Keys(port.keys)
                 keys.listen(self.socket)
-                self._guard = ThreadAuthenticator(context)
-                self._guard.start()
-                self._guard.configure_curve(domain="*", location=str(keys.clients))
+                self._guard = Guard(context, keys)
             self.socket.bind(port.address)
         except zmq.ZMQError as error:
             self.close()
-            raise WrongUsage(f"machine.listen: {port.address}: {error.strerror}") from None
+            why = zmq.strerror(error.errno or 0)
+            raise WrongUsage(f"machine.listen: {port.address}: {why}") from None
         except WrongUsage:
             self.close()
             raise
         found = self.socket.getsockopt_string(zmq.LAST_ENDPOINT)
         self.port = dataclasses.replace(port, address=found)
 
+    @property
+    def doors(self) -> list[zmq.Socket[Any]]:
+        """What has to be waited at, for messages and for somebody to let in."""
+        return [self.socket] if self._guard is None else [self.socket, self._guard.socket]
+
+    def admit(self) -> Iterable[str]:
+        """Let in whoever waits and has a key that is known; a sentence for each who has not."""
+        return () if self._guard is None else self._guard.answer()
+
     def close(self) -> None:
         """Let go of it."""
         self.socket.close()
         if self._guard is not None:
-            self._guard.stop()
+            self._guard.socket.close()
+
+
+def _watch(socket: zmq.Socket[Any]) -> None:
+    """Have connections end whose other end is gone.
+
+    Simulators send ZeroMQ's heartbeats, which say how long they may be missing. None are sent from
+    here: libzmq 4.3 aborts where one is due on a connection that was cut while its messages had to
+    wait, that is whenever somebody says much and dies.
+    """
+    socket.handshake_ivl = socket.tcp_maxrt = _LOST_AFTER
+    socket.tcp_keepalive = 1
+    socket.tcp_keepalive_idle, socket.tcp_keepalive_intvl, socket.tcp_keepalive_cnt = _PROBED
 
 
 def fixed(port: Port) -> Port:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import zmq
@@ -25,17 +26,29 @@ def meet(port: Port, say: Callable[[str], None]) -> Spaces:
         listening = Listening(port, context, HEAD_LIMIT)
         say(f"waiting for a simulator at {port.address}: the first one says what the spaces are")
         while True:
+            zmq.select(listening.doors, [], [])
+            for sentence in listening.admit():
+                say(sentence)
+            if not listening.socket.poll(0):
+                continue
             route, *frames = listening.socket.recv_multipart()
             hello = _heard(frames)
-            if hello is None:
+            if hello is None:  # it may have been told of another run before
+                _tell(listening, route, wire.pack("who"))
                 continue
             if hello.protocol == wire.PROTOCOL:
                 return hello.spaces
             why = f"it speaks protocol {hello.protocol}, this run speaks {wire.PROTOCOL}"
             say(f"{hello.name} is refused: {why}")
-            listening.socket.send_multipart([route, wire.pack("refused", why)])
+            _tell(listening, route, wire.pack("refused", why))
     finally:
         context.destroy(linger=0)
+
+
+def _tell(listening: Listening, route: bytes, head: bytes) -> None:
+    """Somebody who may be gone by now."""
+    with suppress(zmq.ZMQError):
+        listening.socket.send_multipart([route, head], zmq.DONTWAIT)
 
 
 def _heard(frames: list[bytes]) -> Hello | None:

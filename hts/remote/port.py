@@ -9,7 +9,8 @@ from pathlib import Path
 
 from hts.errors import WrongUsage
 
-_ADDRESS = re.compile(r"tcp://(\[[^\]]+\]|[^:\[\]/]+):(\d+|\*)")
+_TCP = re.compile(r"tcp://(\[[0-9A-Fa-f:.]+\]|[^:;\[\]/\s]+):([0-9]+|\*)")
+_PORTS = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -21,11 +22,17 @@ class Port:
 
     @staticmethod
     def checked(address: str, keys: str | None) -> Port:
-        """Refuse what nobody can listen at, and what others could reach without keys."""
+        """Refuse what nobody can listen at, and what others could reach without keys.
+
+        What others cannot reach is said in numbers: nobody is asked what a name stands for.
+        """
         where = f"machine.listen: {address}"
-        if not address.startswith("ipc://"):
-            found = _ADDRESS.fullmatch(address)
-            if found is None:
+        address = address.replace("tcp://localhost:", "tcp://127.0.0.1:")
+        if address.startswith("ipc://"):
+            _check_path(address.removeprefix("ipc://"), where)
+        else:
+            found = _TCP.fullmatch(address)
+            if found is None or (found[2] != "*" and int(found[2]) >= _PORTS):
                 raise WrongUsage(
                     f"{where}: must be tcp://HOST:PORT or ipc://PATH, such as tcp://127.0.0.1:5555"
                 )
@@ -51,4 +58,12 @@ def _is_loopback(host: str) -> bool:
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
-        return host == "localhost"
+        return False
+
+
+def _check_path(path: str, where: str) -> None:
+    """Whatever is at the path of a socket gives way to it: so that may be a socket only."""
+    if path in ("", "*"):
+        raise WrongUsage(f"{where}: ipc:// needs a path, such as ipc:///tmp/run.socket")
+    if not path.startswith("@") and Path(path).exists() and not Path(path).is_socket():
+        raise WrongUsage(f"{where}: there is something at this path already")

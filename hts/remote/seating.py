@@ -11,9 +11,10 @@ agreed is dropped, and what was not asked for changes nothing.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from hts.determinism.keys import Purpose, key
@@ -26,6 +27,7 @@ from hts.remote.wire import Frames, Malformed
 from hts_envs.contract import SEED_LIMIT, Spaces
 
 _SECONDS_TO_COME_BACK = 2.0
+_SPEAK_EVERY = 2.0  # whoever waits speaks first, behind a second in which it heard nothing
 _PEERS = 4096
 _TRIES = 2  # of one simulator at one turn
 
@@ -79,6 +81,8 @@ class Seating:
         self._rows = len(blocks[0].replicas)
         self._frames = 3 + 2 * len(spaces.observation)
         self._told: tuple[int, int] | None = None  # the seat and turn that somebody was told of
+        self._next_word = 0.0
+        self._strangers: set[bytes] = set()  # who were asked who they are, since the last look
         self._kept: dict[int, tuple[bytes | None, float]] = {}  # for whom a seat is kept, how long
         if began:  # whoever held a seat before may come back
             until = clock() + _SECONDS_TO_COME_BACK
@@ -89,6 +93,10 @@ class Seating:
             "fail": self._fail,
             "bye": self._bye,
         }
+
+    def say(self, sentence: str) -> None:
+        """Say something else about who dials in."""
+        self._notes.say(sentence)
 
     def hear(self, route: bytes, frames: Frames) -> None:
         """One message of somebody."""
@@ -108,7 +116,9 @@ class Seating:
             return
         peer = self.peers.get(route)
         if peer is None:
-            self._send(route, [wire.pack("who")])
+            if route not in self._strangers:  # it may have said much before it is heard
+                self._strangers.add(route)
+                self._send(route, [wire.pack("who")])
             return
         peer.hangs = False
         if kind == "stand":
@@ -127,29 +137,33 @@ class Seating:
             self._notes.say(f"{hello.name} is refused: {why}")
             self._send(route, [wire.pack("refused", why)])
             return
-        known = [peer for peer in self.peers.values() if peer.hello.session == hello.session]
-        peer = Peer(route, hello)
-        for before in known:  # it was here, at the other end of another connection
-            peer.failed |= before.failed
-            self._forget(before)
+        held = hello.held if hello.run == self._terms.run else {}
+        peer = Peer(route, replace(hello, spaces=self._spaces, held={}))  # who it is, and no more
+        seats: set[int] = set()  # that it has held until now
+        for before in list(self.peers.values()):
+            if before.hello.session == hello.session:  # it was at another connection's end
+                peer.failed |= before.failed
+                seats = before.seats
+                self._forget(before)
+            elif before.route == route:  # somebody else was at this one's
+                self._forget(before)
         self.peers[route] = peer
         facts = {"protocol": wire.PROTOCOL, "run": self._terms.run}
         self._send(route, [wire.pack("welcome", facts)])
         if self._is_over:
             self._send(route, [wire.pack("over")])
             return
-        held = hello.held if hello.run == self._terms.run else {}
-        for seat, turn in held.items():
+        for seat, (kept, _) in list(self._kept.items()):
+            if kept == hello.session and seat not in held:  # it has forgotten that one itself
+                del self._kept[seat]
+        for seat, turn in islice(held.items(), len(self._blocks)):
             if seat < len(self._blocks) and self._is_free(seat, hello.session) and peer.room:
                 self._give(peer, seat, turn)
             else:
                 self._send(route, [wire.pack("drop", seat)])
         self._fill()
-        if peer.seats:
-            theirs = ", ".join(
-                _numbered(self._blocks[seat].replicas) for seat in sorted(peer.seats)
-            )
-            self._notes.say(f"{peer} has dialled in and holds {theirs}")
+        if peer.seats and peer.seats != seats:
+            self._notes.say(f"{peer} has dialled in and holds {self._named(peer.seats)}")
 
     def _stand(self, peer: Peer, seat: int, turn: int, facts: Any, frames: Frames) -> None:
         if seat not in peer.seats:
@@ -247,14 +261,21 @@ class Seating:
 
     def look(self) -> None:
         """Now and then: whose time to come back is over, and who takes too long?"""
-        for route in list(self.peers):
-            self._send(route, [wire.pack("here")])
+        self._strangers.clear()
+        if self._clock() >= self._next_word:
+            self.seek()
         self._fill()
         waited_for = [block for block in self._blocks if not block.over]
         for block in waited_for:
             self._limit(block)
         if waited_for and self._terms.patience:
             self._watch(min(waited_for, key=lambda block: block.since))
+
+    def seek(self) -> None:
+        """Speak to everybody: whoever cannot be reached is gone."""
+        self._next_word = self._clock() + _SPEAK_EVERY
+        for route in list(self.peers):
+            self._send(route, [wire.pack("here")])
 
     def _limit(self, block: RemoteBlock) -> None:
         """Free a seat whose step takes longer than it may."""
@@ -290,8 +311,18 @@ class Seating:
 
     def _waiting(self) -> str:
         """Whose replicas nobody holds."""
-        free = [_numbered(block.replicas) for block in self._blocks if block.holder is None]
-        return f"nobody holds {', '.join(free)}"
+        free = {block.seat for block in self._blocks if block.holder is None}
+        return f"nobody holds {self._named(free)}"
+
+    def _named(self, seats: Iterable[int]) -> str:
+        """The replicas of these seats, those behind each other as one range."""
+        runs: list[range] = []
+        for replicas in (self._blocks[seat].replicas for seat in sorted(seats)):
+            if runs and runs[-1].stop == replicas.start:
+                runs[-1] = range(runs[-1].start, replicas.stop)
+            else:
+                runs.append(replicas)
+        return ", ".join(map(_numbered, runs)) or "no replicas"
 
 
 def _numbered(replicas: range) -> str:

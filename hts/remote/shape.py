@@ -6,13 +6,18 @@ rows where its connection did not ask for several.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from hts.remote import wire
-from hts_envs.contract import Array, Discrete, Observation, Spaces
+from hts_envs.contract import Array, Box, Discrete, Observation, Space, Spaces
+
+_LARGEST = float(np.finfo(np.float32).max)
+_FACTS = 60  # of an episode, beside its return and length
+_OLD_STEP = " (before Gym 0.26 a step had one flag for both: say which it was)"
 
 
 class WrongShape(ValueError):
@@ -27,31 +32,65 @@ class Shape:
         self.rows = rows
         self.single = single
         self._only = next(iter(spaces.observation)) if len(spaces.observation) == 1 else None
+        self._one = rows == 1 and spaces.agents == 1
         self._number = single and spaces.agents == 1 and isinstance(spaces.action, Discrete)
 
     def observation(self, given: Any, rows: int) -> Observation:
         """Arrays of (rows, agents, ...), nobody else's."""
         if self._only is not None and not isinstance(given, Mapping):
             given = {self._only: given}
-        found = {}
-        for name, space in self.spaces.observation.items():
-            if name not in given:
-                raise WrongShape(f"the observation has no {name!r}, which its spaces declare")
-            array = np.array(given[name], dtype=space.dtype, order="C")
-            found[name] = self._full(array, rows, space.shape, f"observation {name!r}")
-        return found
+        if not isinstance(given, Mapping):
+            fields = ", ".join(self.spaces.observation)
+            raise WrongShape(f"the observation is a {_kind(given)}; it has the fields {fields}")
+        return {
+            name: self._field(name, space, _found(given, name), rows)
+            for name, space in self.spaces.observation.items()
+        }
+
+    def _field(self, name: str, space: Space, given: Any, rows: int) -> Array:
+        what = f"observation {name!r}"
+        array = self._full(_exactly(given, np.dtype(space.dtype), what), rows, space.shape, what)
+        if not isinstance(space, Box):
+            limit = space.n if isinstance(space, Discrete) else np.asarray(space.nvec)
+            if not ((array >= 0) & (array < limit)).all():
+                raise WrongShape(f"{what} is none of its choices, 0 to {limit - 1}: {given!r}")
+        return array
 
     def reward(self, given: Any) -> Array:
         """One number for each agent of each row, as exactly as it is given."""
-        return self._full(np.array(given, np.float64), self.rows, (), "reward")
+        if type(given) is float and self._one and -_LARGEST <= given <= _LARGEST:
+            return np.array([[given]])
+        array = self._full(_exactly(given, np.dtype(np.float64), "reward"), self.rows, (), "reward")
+        if (np.abs(array) > _LARGEST).any():
+            raise WrongShape(f"reward is more than a float32 can hold: {given!r}")
+        return array
 
     def ends(self, terminated: Any, truncated: Any) -> Array:
         """Both flags of each row as one number."""
-        flags = [np.asarray(given, bool) for given in (terminated, truncated)]
-        if any(flag.size not in (1, self.rows) for flag in flags):
-            raise WrongShape("terminated and truncated: one flag for each replica of the seat")
-        first, second = (np.broadcast_to(flag.reshape(-1), (self.rows,)) for flag in flags)
+        if type(terminated) is bool and type(truncated) is bool and self.rows == 1:
+            end = wire.TERMINATED * terminated + wire.TRUNCATED * truncated
+            return np.array([end], np.uint8)
+        first, second = self._flag("terminated", terminated), self._flag("truncated", truncated)
         return np.asarray(first * wire.TERMINATED + second * wire.TRUNCATED, np.uint8)
+
+    def _flag(self, what: str, given: Any) -> Array:
+        flag = np.asarray(given)
+        if flag.dtype.kind not in "biu" or flag.size not in (1, self.rows):
+            rest = _OLD_STEP if isinstance(given, Mapping) else ""
+            raise WrongShape(
+                f"{what} is one flag for each replica of the seat, not {given!r}{rest}"
+            )
+        return np.broadcast_to(flag.reshape(-1).astype(bool), (self.rows,))
+
+    def facts(self, given: Mapping[Any, Any]) -> dict[str, float]:
+        """Finite numbers with a name; whatever else a simulator knows is left out."""
+        found = {
+            str(name): float(fact)
+            for name, fact in given.items()
+            if isinstance(fact, (bool, int, float, np.bool_, np.number))
+            if wire.is_name(str(name)) and np.isfinite(fact)
+        }
+        return dict(itertools.islice(found.items(), _FACTS))
 
     def action(self, action: Array) -> Any:
         """What a simulator of this kind wants: a number, or an array without idle axes."""
@@ -70,5 +109,52 @@ class Shape:
         if self.single:
             allowed += [each[1:] for each in allowed]
         if array.shape not in allowed:
-            raise WrongShape(f"{what} has the shape {array.shape}; declared is {allowed[-1]}")
+            raise WrongShape(f"{what} has the shape {array.shape}; it must be {allowed[-1]}")
         return array.reshape(allowed[0])
+
+
+def _found(given: Mapping[Any, Any], name: str) -> Any:
+    """A field by its name, also where it lies in mappings and tuples inside each other."""
+    found: Any = given
+    for part in [name] if name in given else name.split("."):
+        if isinstance(found, Mapping) and part in found:
+            found = found[part]
+        elif isinstance(found, (tuple, list)) and part.isdecimal() and int(part) < len(found):
+            found = found[int(part)]
+        else:
+            has = ", ".join(map(str, given))
+            raise WrongShape(
+                f"the observation has no {name!r}, which its spaces declare; it has {has}"
+            )
+    return found
+
+
+def _exactly(given: Any, wanted: np.dtype[Any], what: str) -> Array:
+    """An array of the declared dtype that holds the same numbers; floats are rounded to it."""
+    try:
+        array = np.asarray(given)
+    except ValueError:  # lists of different lengths, or a pair of an array and something else
+        array = np.empty((), object)
+    kinds = "fiub" if wanted.kind == "f" else "iub"
+    if array.dtype.kind not in kinds:
+        raise WrongShape(f"{what} must hold {wanted} numbers, not {_kind(given)}{_hint(given)}")
+    with np.errstate(over="ignore", invalid="ignore"):
+        fresh = array.astype(wanted, order="C")
+    if wanted.kind == "f":
+        if not np.isfinite(fresh).all():
+            raise WrongShape(f"{what} holds a number that is not finite")
+    elif fresh.dtype != array.dtype and not (fresh == array).all():
+        raise WrongShape(f"{what} holds numbers that {wanted} cannot hold")
+    return fresh
+
+
+def _kind(given: Any) -> str:
+    dtype = getattr(given, "dtype", None)
+    return type(given).__name__ if dtype is None else f"{dtype} ones"
+
+
+def _hint(given: Any) -> str:
+    """What is meant by a pair: what Gymnasium's reset returns."""
+    if isinstance(given, tuple) and len(given) == 2 and isinstance(given[1], Mapping):
+        return " (Gymnasium's reset returns observation and info: give the observation alone)"
+    return ""

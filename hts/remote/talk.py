@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -90,6 +90,11 @@ class Seat:
         self._length = np.zeros(rows, np.int64)
 
     @property
+    def single(self) -> bool:
+        """It has one replica, and the connection has not asked for several."""
+        return self._shape.single
+
+    @property
     def replica(self) -> int:
         """The first replica of the seat: the only one, unless it steps several together."""
         return self.replicas.start
@@ -99,6 +104,17 @@ class Seat:
         """The seed of the episode that begins now, where the seat has one replica."""
         return int(self.seeds[0])
 
+    def __str__(self) -> str:
+        last = self.replicas.stop - 1
+        return (
+            f"replica {last}" if len(self.replicas) == 1 else f"replicas {self.replica} to {last}"
+        )
+
+    @property
+    def at_work(self) -> bool:
+        """Somebody has its turn, and has not said yet what came of it."""
+        return self._at_work
+
     @property
     def waits(self) -> bool:
         """It has said where it stands, and was not answered yet."""
@@ -106,6 +122,7 @@ class Seat:
 
     def begin(self, observation: Any) -> None:
         """The rows in `rows` have begun an episode with their seeds, and show this."""
+        self._check_turn()
         if self.action is not None:
             raise RuntimeError("this seat's turn is to take an action: tell what came of it")
         first = self._shape.observation(observation, len(self.rows))
@@ -136,6 +153,7 @@ class Seat:
         `facts` are numbers that are known about an episode that ended ("score"), by row where the
         seat has several; its return and length are counted here.
         """
+        self._check_turn()
         if self.action is None:
             raise RuntimeError("this seat's turn is to begin an episode: reset it, and begin")
         shown = self._shape.observation(observation, len(self.replicas))
@@ -144,9 +162,12 @@ class Seat:
         if not self._is_wanted():
             return
         assert self._word is not None, "whoever has a turn was asked for something"
-        self._total += rewards.mean(1)
+        self._total += rewards[:, 0] if self.format.agents == 1 else rewards.mean(1)
         self._length += 1
         begins = self._word.begins
+        if not begins and not ends.any():
+            self._say(Stand(shown, rewards.astype(np.float32), ends, {}, {}))
+            return
         rewards[begins] = 0.0  # the run begins their episodes again, however these went
         ends[begins] = 0
         ended, cut = np.flatnonzero(ends), np.flatnonzero(ends == wire.TRUNCATED)
@@ -154,15 +175,14 @@ class Seat:
         told = {int(row): self._facts(int(row), facts) for row in ended}
         stand = Stand(shown, rewards.astype(np.float32), ends, final, told)
         rows = np.union1d(ended, np.array(begins, np.int64))
-        if len(rows):
-            self._ended, self.action = stand, None
-            self.rows, self.seeds = rows, self._word.seeds[rows]
-            self._talk.turns.append(self)
-        else:
-            self._say(stand)
+        self._ended, self.action = stand, None
+        self.rows, self.seeds = rows, self._word.seeds[rows]
+        self._talk.turns.append(self)
 
     def fail(self, why: str) -> None:
         """Its simulator cannot go on: the run hears why, and somebody else may take the seat."""
+        if self.gone:  # what has its number by now is another one
+            return
         self._talk.outbox.append([wire.pack("fail", self.number, why[-wire.TEXT_LIMIT :])])
         self._talk.drop(self.number)
 
@@ -176,22 +196,32 @@ class Seat:
         word = _Word(turn, begins, action, seeds)
         if word.is_like(self._later or self._word or self._before):
             return
-        if action is not None and turn != self.turn + 1:
+        if action is not None and not self._is_next(turn):
             return
         if self._at_work:
             self._later = word
         else:
             self._take(word)
 
+    def _is_next(self, turn: int) -> bool:
+        """Actions are for whoever has said the turn before, and has not to begin anew first."""
+        latest = self._later or self._word
+        begins = latest is not None and latest.action is None
+        return turn == self.turn + 1 and bool(self.said) and not begins
+
     def _take(self, word: _Word) -> None:
         self._word, self._ended = word, None
         if word.action is None:
-            self.turn, self.action = word.turn - 1, None
+            self.action = None
             self.rows, self.seeds = np.arange(len(self.replicas)), word.seeds
         else:
             self.action = self._shape.action(word.action)
         if self not in self._talk.turns:
             self._talk.turns.append(self)
+
+    def _check_turn(self) -> None:
+        if not self._at_work and not self.gone:
+            raise RuntimeError("this seat has had its turn: wait until it is handed out again")
 
     def _is_wanted(self) -> bool:
         """Whoever was at work is back; False where the run wants something else by now."""
@@ -210,7 +240,7 @@ class Seat:
     def _facts(self, row: int, facts: Mapping[Any, Any] | None) -> dict[str, float]:
         given = (facts or {}) if self._shape.single else (facts or {}).get(row, {})
         own = {"return": float(self._total[row]), "length": float(self._length[row])}
-        return own | {str(name): float(fact) for name, fact in given.items()}
+        return own | self._shape.facts(given)
 
 
 class Talk:
@@ -251,6 +281,11 @@ class Talk:
             "held": [[seat.number, seat.turn] for seat in self.seats.values()],
         }
         self.outbox.append([wire.pack("hello", facts)])
+
+    def offers(self, seats: int) -> None:
+        """It can hold so many seats from now on."""
+        self.offer = replace(self.offer, seats=seats)
+        self.hello()
 
     def ping(self) -> None:
         """Nothing was heard for a while: say what is waited for."""
@@ -293,12 +328,16 @@ class Talk:
     def _take(self, number: int, first: int, rows: int, build_seed: bytes) -> None:
         if rows != (self.offer.rows or 1):
             raise Malformed("a seat has as many rows as were offered")
+        if number < 0 or first < 0 or len(build_seed) != 8:
+            raise Malformed("a seat has a number, a first replica, and a seed of 8 bytes")
         if number not in self.seats:
             replicas = range(first, first + rows)
             self.seats[number] = Seat(self, number, replicas, int.from_bytes(build_seed, "little"))
 
     def _act(self, number: int, turn: int, begins: list[Any], frames: Frames) -> None:
         seat = self.seats.get(number)
+        if turn < 0:
+            raise Malformed("turns are counted from 0")
         if seat is not None:
             seat.ask(turn, begins, *seat.format.read_act(begins, frames))
 

@@ -29,8 +29,10 @@ TERMINATED, TRUNCATED = 1, 2
 Frames: TypeAlias = list[bytes]
 
 _NAME_LIMIT = 64
+_SHORT = 128  # bytes of a head that can do no harm, whatever it says
 _FACTS_LIMIT = 64
 _NUMBERS_LIMIT = 1 << 28  # of one observation: a gigabyte of float32
+_REWARD, _ENDS, _SEEDS = np.dtype("<f4"), np.dtype("u1"), np.dtype("<u8")
 _DTYPES = frozenset(
     f"{kind}{bits}" for kind in ("int", "uint", "float") for bits in (8, 16, 32, 64)
 ) - {"float8"} | {"bool"}
@@ -69,6 +71,10 @@ def unpack(head: bytes) -> tuple[str, list[Any]]:
     if len(head) > HEAD_LIMIT:
         raise Malformed("its head is too long")
     try:
+        if len(head) > _SHORT:  # time and memory are taken for what lists say that they hold
+            whole = msgpack.Unpacker(max_buffer_size=HEAD_LIMIT)
+            whole.feed(head)
+            whole.skip()
         found = msgpack.unpackb(head, strict_map_key=False, max_ext_len=0)
     except (ValueError, TypeError, OverflowError, RecursionError, msgpack.UnpackException):
         raise Malformed("its head is no msgpack") from None
@@ -145,7 +151,7 @@ def _box(shape: Any, dtype: Any, low: Any, high: Any) -> Box:
     sizes = tuple(_whole(size, 0, _NUMBERS_LIMIT, "size") for size in shape)
     if math.prod(sizes) > _NUMBERS_LIMIT:
         raise Malformed("a box is too large")
-    if dtype not in _DTYPES:
+    if not isinstance(dtype, str) or dtype not in _DTYPES:
         raise Malformed("a box has one of numpy's dtypes of numbers, such as uint8 or float32")
     return Box(sizes, dtype, _bound(low, sizes), _bound(high, sizes))
 
@@ -201,6 +207,11 @@ class Stand:
     facts: Mapping[int, Mapping[str, float]]
 
     @property
+    def goes_on(self) -> bool:
+        """No episode ends here."""
+        return not self.facts
+
+    @property
     def terminated(self) -> Array:
         return np.asarray(self.ends & TERMINATED != 0)
 
@@ -232,6 +243,9 @@ class Format:
         self._sizes = {
             name: dtype.itemsize * math.prod(shape) for name, (dtype, shape) in self._fields.items()
         }
+        self._no_ends = bytes(rows)
+        self._none = np.zeros(rows, np.uint8)
+        self._none.flags.writeable = False
         action = spaces.action
         self._action = (
             np.dtype(action.dtype).newbyteorder("<"),
@@ -257,14 +271,18 @@ class Format:
         count = len(self._fields)
         if len(frames) not in (2 + count, 2 + 2 * count):
             raise Malformed("its stand has another number of frames")
-        reward = _read(frames[0], np.dtype("<f4"), (self.rows, self.agents))
-        ends = _read(frames[1], np.dtype("u1"), (self.rows,))
-        if ends.max() > TERMINATED + TRUNCATED or not np.isfinite(reward).all():
-            raise Malformed("its rewards are finite, and its ends 0, 1, 2 or 3")
+        reward = _read(frames[0], _REWARD, (self.rows, self.agents))
+        if not math.isfinite(reward.sum(dtype=np.float64)):
+            raise Malformed("its rewards are finite")
+        observation = self._observation(frames[2 : 2 + count], self.rows)
+        if frames[1] == self._no_ends and len(frames) == 2 + count and not facts:
+            return Stand(observation, reward, self._none, {}, {})
+        ends = _read(frames[1], _ENDS, (self.rows,))
+        if ends.max() > TERMINATED + TRUNCATED:
+            raise Malformed("its ends are 0, 1, 2 or 3")
         cut = int((ends == TRUNCATED).sum())
         if (cut > 0) != (len(frames) > 2 + count):
             raise Malformed("final observations stand behind a truncation, and only there")
-        observation = self._observation(frames[2 : 2 + count], self.rows)
         final = self._observation(frames[2 + count :], cut) if cut else {}
         return Stand(observation, reward, ends, final, _facts(facts, ends))
 
@@ -291,9 +309,9 @@ class Format:
         if any(type(row) is not int or not 0 <= row < self.rows for row in begins):
             raise Malformed("the rows that begin are rows of the seat")
         action = _read(frames[0], *self._action) if frames[0] else None
-        if action is None and len(begins) != self.rows:
+        if action is None and len(set(begins)) != self.rows:
             raise Malformed("without actions every row begins")
-        return action, _read(frames[1], np.dtype("<u8"), (self.rows,))
+        return action, _read(frames[1], _SEEDS, (self.rows,))
 
 
 def _read(frame: bytes, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:

@@ -102,12 +102,13 @@ def wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _expected_files(source: Path) -> set[str]:
-    kinds = {".py", ".yaml", ".md", ".typed"}
+    kinds = {".py", ".yaml", ".md", ".typed", ".cpp", ".hpp", ".mjs", ".json"}
     return {
         f"{package}/{path.relative_to(source / folder)}"
         for package, folder in PACKAGES.items()
         for path in (source / folder).rglob("*")
-        if path.suffix in kinds or path.name == "py.typed"
+        if path.suffix in kinds or path.name in ("py.typed", "CMakeLists.txt")
+        if "node_modules" not in path.parts
     }
 
 

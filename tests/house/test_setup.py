@@ -38,6 +38,9 @@ def checkout(tmp_path: Path) -> Path:
     root = tmp_path / "a checkout"
     shutil.copytree(ROOT / "tools", root / "tools", symlinks=True)
     shutil.copy(ROOT / "setup.py", root)
+    client = root / "hts" / "remote" / "js"
+    client.mkdir(parents=True)
+    shutil.copy(ROOT / "hts" / "remote" / "js" / "package-lock.json", client)
     (root / ".venv" / "bin").mkdir(parents=True)
     (root / ".venv" / ".setup").mkdir()
     (root / ".venv" / "bin" / "python").symlink_to(sys.executable)
@@ -81,7 +84,15 @@ def test_the_quiet_path_costs_next_to_nothing(checkout: Path) -> None:
     assert min(seconds) < 0.3
 
 
-@pytest.mark.parametrize("name", ["setup.py", "tools/constraints.txt", "tools/football.sh"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "setup.py",
+        "tools/constraints.txt",
+        "tools/football.sh",
+        "hts/remote/js/package-lock.json",
+    ],
+)
 def test_a_changed_input_is_noticed(checkout: Path, name: str) -> None:
     """What set-up was made from is compared by content."""
     assert _bash("is_ready run", checkout).returncode == 0
@@ -113,6 +124,13 @@ def _dpkg(folder: Path, *installed: str) -> str:
     return f"{folder}:{os.environ['PATH']}"
 
 
+def _node(folder: Path) -> None:
+    """Its commands, from somebody else than Debian."""
+    for name in ("node", "npm"):
+        (folder / name).write_text("#!/bin/sh\n")
+        (folder / name).chmod(0o755)
+
+
 def test_missing_system_packages_are_named(tmp_path: Path) -> None:
     """Exactly those that dpkg does not call installed."""
     wanted = _bash("wanted_packages").stdout.split()
@@ -120,6 +138,33 @@ def test_missing_system_packages_are_named(tmp_path: Path) -> None:
     lacking = {"cmake", "g++"}
     path = _dpkg(tmp_path / "bin", *(name for name in wanted if name not in lacking))
     assert set(_bash("missing_packages", PATH=path).stdout.split()) == lacking
+
+
+def test_what_only_developers_need_is_asked_for_apart(tmp_path: Path) -> None:
+    """No run waits for it; a Node that is no package of Debian's counts."""
+    wanted = set(_bash("wanted_packages").stdout.split())
+    assert {"libzmq3-dev", "libmsgpack-cxx-dev", "nodejs", "npm"}.isdisjoint(wanted)
+    path = _dpkg(tmp_path / "bin", "g++", "cmake", "libzmq3-dev")
+    without = _bash("type() { return 1; }; missing_packages dev", PATH=path).stdout
+    assert without.split() == ["libmsgpack-cxx-dev", "nodejs", "npm"]
+    _node(tmp_path / "bin")
+    assert _bash("missing_packages dev", PATH=path).stdout.split() == ["libmsgpack-cxx-dev"]
+
+
+def test_clients_in_other_languages_stop_nothing(checkout: Path, tmp_path: Path) -> None:
+    """Without root and without modules set-up goes on, says it once, and is quiet from then on."""
+    code = (
+        "level=dev; again=; do_modules() { return 1; }; gain_root() { return 1; }; "
+        'mkdir -p "$logs"; toolchains_step; modules_step; echo went on'
+    )
+    path = _dpkg(tmp_path / "bin")
+    _node(tmp_path / "bin")
+    first = _bash(code, checkout, PATH=path)
+    assert "--no-install-recommends g++ cmake libzmq3-dev libmsgpack-cxx-dev\n" in first.stderr
+    assert "[7/7] modules for the client in JavaScript ... failed" in first.stderr
+    assert first.stderr.endswith(f"    {checkout}/tools/setup.sh dev\n")
+    second = _bash(code, checkout, PATH=path)
+    assert (first.stdout, second.stdout, second.stderr) == ("went on\n", "went on\n", "")
 
 
 def test_football_is_tried_again_once_its_packages_are_there(

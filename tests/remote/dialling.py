@@ -9,8 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -22,12 +21,14 @@ from hts.runtime.parallel import ParallelRun
 from hts_envs import parse
 from tests.fakes.dialled import How
 
+_SECONDS_TO_TELL = 10.0
+
 
 class Simulator:
     """A process that dials in."""
 
-    def __init__(self, address: str, how: How) -> None:
-        words = [sys.executable, "-m", "tests.fakes.dialled", address]
+    def __init__(self, address: str, how: How, front: Sequence[str] = ()) -> None:
+        words = [*front, sys.executable, "-m", "tests.fakes.dialled", address]
         given = json.dumps(dataclasses.asdict(how))
         self.process = subprocess.Popen([*words, given], stdout=subprocess.PIPE, text=True)
 
@@ -51,8 +52,11 @@ class Simulators:
     def __init__(self, stack: ExitStack) -> None:
         self._stack = stack
 
-    def start(self, address: str, count: int = 1, **how: Any) -> list[Simulator]:
-        made = [Simulator(address, How(**how)) for _ in range(count)]
+    def start(
+        self, address: str, count: int = 1, *, front: Sequence[str] = (), **how: Any
+    ) -> list[Simulator]:
+        """So many of this kind; `front` stands in front of their commands."""
+        made = [Simulator(address, How(**how), front) for _ in range(count)]
         for each in made:
             self._stack.callback(each.end)
         return made
@@ -101,11 +105,15 @@ class Going:
             self.over = True
             self._moved.notify_all()
 
-    def until(self, updates: int) -> bool:
-        """Wait for so many updates; False where the run ended before."""
+    def until(self, updates: int) -> None:
+        """Wait for so many updates."""
         with self._moved:
             self._moved.wait_for(lambda: self.over or self.count >= updates)
-            return self.count >= updates
+            assert self.count >= updates, "the run is over before its story is"
+
+    def goes_on(self, updates: int = 3) -> None:
+        """Wait for more updates than can have been under way."""
+        self.until(self.count + updates)
 
     def kill(self, name: str, number: int = signal.SIGKILL) -> None:
         (pid,) = [child.pid for child in self.run.children if child.name == name]
@@ -113,7 +121,7 @@ class Going:
 
 
 def told(
-    asked: Experiment, machine: Machine, story: Callable[[Going], None] = lambda going: None
+    asked: Experiment, machine: Machine, story: Callable[[Going], None] = lambda _: None
 ) -> Told:
     """The whole run; the story is told beside it."""
     run = ParallelRun(plan(asked, parse(asked.env), "cpu"), machine)
@@ -125,7 +133,7 @@ def told(
         except BaseException as error:
             failed.append(error)
 
-    beside = threading.Thread(target=tell)
+    beside = threading.Thread(target=tell, daemon=True)
     beside.start()
     try:
         for updated in run:
@@ -133,7 +141,7 @@ def told(
             going.moves()
     finally:
         going.ends()
-        beside.join()
+        beside.join(_SECONDS_TO_TELL)
         found = Told(updates, run.replaced, run.marks)
         run.close()
     if failed:

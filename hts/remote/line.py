@@ -1,0 +1,158 @@
+"""A simulator's socket: what is said and heard over it, and what becomes of the connection.
+
+ZeroMQ connects again by itself, and says nothing about it. Whoever waits in vain is told why here:
+nobody listens at the address, the run is gone, or the keys do not fit.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+import time
+from pathlib import Path
+from typing import Any
+
+import zmq
+
+from hts.errors import WrongUsage
+from hts.remote.keys import Keys
+from hts.remote.talk import Refused, Talk
+from hts.remote.wire import Malformed
+
+LOG = logging.getLogger("hts.remote")
+"""What a person at the simulator's terminal wants to know."""
+
+PING_EVERY = 1.0
+"""Seconds of silence before a simulator that waits says so."""
+
+_HEARTBEAT = 2_000  # milliseconds between ZeroMQ's own, which also go out from a busy step
+_LOST_AFTER = 10_000
+_LOOK_EVERY = 5.0
+_AT_ONCE = 64  # messages that are heard before what came of them is looked at
+_NO_KEY = zmq.EVENT_HANDSHAKE_FAILED_AUTH
+_NO_GREETING = zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
+_BROKEN_OFF = zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
+_EVENTS = (
+    zmq.EVENT_HANDSHAKE_SUCCEEDED
+    | zmq.EVENT_DISCONNECTED
+    | zmq.EVENT_CONNECT_RETRIED
+    | _NO_KEY
+    | _NO_GREETING
+    | _BROKEN_OFF
+)
+_FINAL: dict[int, str] = {  # ZeroMQ does not try again behind these
+    _NO_KEY: "the run does not know this simulator's key",
+    _NO_GREETING: "keys are needed there and none are given, or the other way round",
+}
+_TROUBLES: dict[int, str] = {
+    zmq.EVENT_CONNECT_RETRIED: "nobody listens there yet",
+    zmq.EVENT_DISCONNECTED: "the run is gone",
+    _BROKEN_OFF: "whoever listens there has another key than is known here, or is ending",
+}
+
+
+class Line:
+    """What a talk says and hears, over a socket. It belongs to one thread."""
+
+    def __init__(self, talk: Talk, address: str, keys: Path | None) -> None:
+        self._talk = talk
+        self._address = address
+        self._context: zmq.Context[Any] = zmq.Context()
+        self._trouble = ""
+        self.heard = self._looked = time.monotonic()
+        try:
+            self.socket = _dealer(self._context, keys)
+            self.socket.ipv6 = address.startswith("tcp://[")
+            self._doors = self.socket.get_monitor_socket(_EVENTS)
+            self.socket.connect(address)
+        except zmq.ZMQError:
+            self._context.destroy(linger=0)
+            raise WrongUsage(
+                f"{address}: is no address: write tcp://HOST:PORT or ipc://PATH, "
+                "such as tcp://127.0.0.1:5555"
+            ) from None
+        except BaseException:
+            self._context.destroy(linger=0)
+            raise
+
+    @property
+    def descriptor(self) -> int:
+        """Readable once, when something has come."""
+        return int(self.socket.fd)
+
+    def say(self) -> None:
+        """Send what the talk has to say."""
+        outbox = self._talk.outbox
+        while outbox:
+            try:
+                self.socket.send_multipart(outbox[0], zmq.DONTWAIT, copy=False)
+            except zmq.Again:  # nobody is there to hear it: it is asked for again
+                outbox.clear()
+                return
+            outbox.popleft()
+
+    def hear(self) -> bool:
+        """Take what has come, if anything has; True where there may be more."""
+        for _ in range(_AT_ONCE):
+            try:
+                frames = self.socket.recv_multipart(zmq.DONTWAIT)
+            except zmq.Again:
+                return False
+            self.heard = time.monotonic()
+            if self._trouble:
+                LOG.warning("%s: the run is there", self._address)
+                self._trouble = ""
+            if self.heard - self._looked > _LOOK_EVERY:
+                self._look()
+            try:
+                self._talk.hear(frames)
+            except Malformed as error:
+                LOG.warning("%s: a message was dropped: %s", self._address, error)
+        return True
+
+    def silent(self) -> None:
+        """Nothing has come for a while: say what is waited for, and tell the person why."""
+        self._talk.ping()
+        self.say()
+        self._look()
+
+    def _look(self) -> None:
+        """At what has become of the connection: the latest is what counts."""
+        self._looked = time.monotonic()
+        trouble = self._trouble
+        while self._doors.poll(0):
+            event = _event(self._doors.recv_multipart())
+            if event in _FINAL:
+                raise Refused(f"{self._address}: {_FINAL[event]}")
+            if event != zmq.EVENT_CONNECT_RETRIED or not trouble:
+                trouble = _TROUBLES.get(event, "")
+        if trouble and trouble != self._trouble:
+            LOG.warning("%s: %s; waiting", self._address, trouble)
+        self._trouble = trouble
+
+    def close(self) -> None:
+        """Say what is left to say, and let go."""
+        if self.socket.closed:
+            return
+        self.say()
+        self.socket.disable_monitor()
+        self._context.destroy(linger=200)
+
+
+def _dealer(context: zmq.Context[Any], keys: Path | None) -> zmq.Socket[Any]:
+    """A socket of a simulator, as every client has to set it up."""
+    socket: zmq.Socket[Any] = context.socket(zmq.DEALER)
+    socket.linger = 0
+    socket.reconnect_ivl = 50
+    socket.reconnect_ivl_max = 1_000
+    socket.heartbeat_ivl = _HEARTBEAT
+    socket.heartbeat_timeout = socket.heartbeat_ttl = _LOST_AFTER
+    socket.rcvhwm = 0  # nothing waits outside: libzmq aborts on a heartbeat if that then is cut
+    if keys is not None:
+        Keys(keys).dial(socket)
+    return socket
+
+
+def _event(frames: list[bytes]) -> int:
+    """Which one: a number of 16 bits, and a value behind it."""
+    return int(struct.unpack("=HI", frames[0])[0])

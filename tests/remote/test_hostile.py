@@ -1,0 +1,164 @@
+"""Whoever means harm at the port of a run: nobody else notices, and nothing grows."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import msgpack  # type: ignore[import-untyped]
+import pytest
+
+from hts.remote import wire
+from hts.remote.wire import HEAD_LIMIT, Malformed
+from hts_envs.reference import ReferenceWorld
+from tests.remote.besieged import Besieged, decode
+from tests.remote.hostile import Words
+from tests.remote.schedules import STEPS, Schedule, Shape, local
+from tests.remote.siege import resident, siege
+
+pytestmark = pytest.mark.timeout(120)
+SPACES = ReferenceWorld(1).spaces
+TROUBLES = ("cut", "die", "double", "leave", "replace", "fail")
+EACH = 40  # hostile messages before each thing that honest simulators do
+GROWTH = 32 << 20
+TOOL = Path(__file__).resolve().parents[2] / "tools" / "fuzz_remote"
+
+
+def test_the_decoding_layer_takes_or_refuses_and_nothing_else() -> None:
+    """A hundred thousand messages raise Malformed or are as agreed; memory does not grow."""
+    words = Words(0, SPACES)
+    decode(words, 20_000)
+    before = resident()
+    taken = decode(words, 80_000)
+    assert 1_000 < taken < 40_000, "some are honest, most are not"
+    assert resident() - before < GROWTH
+
+
+@pytest.mark.parametrize("shape", [Shape(), Shape(replicas=6, rows=3, agents=2)], ids=str)
+def test_honest_simulators_are_not_disturbed(shape: Shape) -> None:
+    """Between their messages, lost connections and deaths: tens of thousands of hostile ones."""
+    expected, before, heard = local(shape), 0, 0
+    for seed in range(2):
+        besieged = Besieged(seed, shape, TROUBLES, EACH)
+        found = besieged.run()
+        assert (found.hashes, found.ended, found.lost) == (expected.hashes, expected.ended, [])
+        assert len(besieged.words.counts) == 10, "every kind was said"
+        heard += besieged.heard
+        before = before or resident()
+    assert heard > 20_000
+    assert resident() - before < GROWTH
+
+
+def test_another_name_on_the_same_connection_frees_the_seats_of_the_first() -> None:
+    """A simulator that becomes somebody else takes no seat out of the run for good."""
+    expected = local(Shape())
+
+    class Becomes(Schedule):
+        said = 0
+
+        def _point(self) -> None:
+            if self.said < 20 and self.stage.desk.asked.max() >= STEPS:
+                self.said += 1
+                words = Words(self.said, SPACES)
+                self._seating.hear(b"other", [words.fitting()])
+                if self.said == 20:
+                    self._seating.lost(b"other")
+            super()._point()
+
+    found = Becomes(0, Shape(), ("die",)).run()
+    assert (found.hashes, found.ended) == (expected.hashes, expected.ended)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"\xdd\x00\x00\xea\x60" * 1_000 + bytes(60_000),
+        b"\xdd\x00\x0f\xff\x00" * 1_000 + bytes(HEAD_LIMIT - 5_000),
+        b"\xdf\x00\x0f\xff\x00" * 1_000,
+        b"\x92\xa5hello" + b"\x91" * 100_000,
+    ],
+)
+def test_what_lists_claim_to_hold_costs_nothing(head: bytes) -> None:
+    """Neither time nor memory: each list says that it fills the rest, inside the one before it."""
+    since = time.process_time()
+    for _ in range(20):
+        with pytest.raises(Malformed):
+            wire.unpack(head)
+    assert (time.process_time() - since) / 20 < 0.01
+
+
+def test_spaces_of_wrong_types_are_malformed() -> None:
+    """Anything at all where a dtype, a shape, a bound or a name belongs."""
+    plain = wire.spaces_to_plain(SPACES)
+    for thing in (None, [], {}, [[1]], b"x", -1, 1.5, "x", True, msgpack.Timestamp(1)):
+        for at in range(5):
+            box = ["box", [2], "float32", 0.0, 1.0]
+            box[at] = thing
+            if (at > 2 and type(thing) in (int, float)) or (at, thing) == (1, []):
+                continue  # a bound, or the shape of a single number
+            with pytest.raises(Malformed):
+                wire.spaces_from_plain(plain | {"action": box})
+        with pytest.raises(Malformed):
+            wire.spaces_from_plain(plain | {"observation": [[thing, ["discrete", thing]]]})
+
+
+def test_a_refusal_is_short_however_much_differs() -> None:
+    """A simulator that is refused has not written the sentence that says why."""
+    schedule = Schedule(0, Shape(), ())
+    box = ["box", [50_000], "float32", [0.5] * 50_000, 1.0]
+    names = [[f"{number:064d}", ["discrete", 2]] for number in range(64)]
+    sent: list[list[bytes]] = []
+    schedule._seating._send = lambda _, frames: sent.append(frames)
+    plain = wire.spaces_to_plain(SPACES)
+    for spaces in (plain | {"action": box}, plain | {"observation": names}):
+        schedule._seating.hear(b"other", [Words(0, SPACES).hello(spaces=spaces)])
+    assert len(sent) == 2
+    assert all(wire.unpack(frames[0])[0] == "refused" for frames in sent)
+    assert all(len(sentence) < 600 for sentence in [*schedule.notes, *(f[0] for f in sent)])
+
+
+FLOODED = """
+import socket, struct, sys, zmq
+from hts.remote.listening import Listening
+from hts.remote.port import Port
+from tests.remote.storm import GREETING, ready
+listening = Listening(Port("tcp://127.0.0.1:*"), zmq.Context(), 1 << 20)
+there = "127.0.0.1", int(listening.port.address.rpartition(":")[2])
+for _ in range(5):
+    link = socket.create_connection(there)
+    link.sendall(GREETING + ready())
+    assert link.recv(1, socket.MSG_PEEK)
+    link.sendall(bytes((0, 2)) * 50_000)
+    link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    link.close()
+zmq.Context().socket(zmq.PULL).poll(1e3 * float(sys.argv[1]))
+assert listening.socket.poll(0)
+"""
+
+
+def test_who_says_much_and_is_cut_off_harms_nobody() -> None:
+    """Not even in the seconds in which nobody hears it, when libzmq would send a heartbeat."""
+    words = [sys.executable, "-c", FLOODED, "2.5"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=30)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_besieged_run_is_the_undisturbed_one() -> None:
+    """Real processes: tens of thousands of messages, broken connections, and the same digest."""
+    found = siege(updates=80, storms=1)
+    assert found.is_undisturbed
+    assert found.replaced == []
+    assert found.said["messages"] > 10_000
+    assert found.said["raw connections"] > 200
+    assert found.growth < GROWTH
+
+
+def test_the_tool_says_what_was_tried() -> None:
+    """Counts, seconds and memory, and exit code 0 where nothing showed."""
+    words = [sys.executable, str(TOOL), "--count", "2000", "--updates", "5", "--storms", "1"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "the rollouts are the same: True" in done.stdout
+    assert "the digest is the same: True" in done.stdout
