@@ -77,7 +77,7 @@ setup(
     },
     install_requires=[
         "gymnasium>=1.2",
-        "msgpack>=1.1",
+        "msgpack>=1.2.4",
         "numpy>=2",
         "pyzmq>=26",
         "PyYAML>=6",

@@ -10,8 +10,8 @@
 # is done again when its inputs change and only then, and interrupted work goes on where it was.
 # When everything is there, `ensure` costs one hash and prints nothing. All messages go to stderr;
 # stdout belongs to the job. One set-up at a time runs in a checkout (flock); the compiled football
-# engine is shared by all checkouts of a user, and a failure to build it stops nothing else; nor does
-# one to install what the tests of the clients in other languages need.
+# engine is shared by all checkouts of a user, and a failure to build it stops nothing else; nor
+# does a failure to install what the tests of the clients in other languages need.
 
 root=$(readlink -f -- "${BASH_SOURCE[0]}")
 root=${root%/*/*}
@@ -77,11 +77,11 @@ missing_packages() { # [dev]
     local installed name
     installed=" $(dpkg-query -W -f '${db:Status-Status}:${Package} ' 2> /dev/null) "
     for name in $(wanted_packages "$@"); do
-        [[ $installed == *" installed:$name "* ]] || is_from_elsewhere "$name" || printf '%s ' "$name"
+        [[ $installed == *" installed:$name "* ]] || is_elsewhere "$name" || printf '%s ' "$name"
     done
 }
 
-is_from_elsewhere() { # PACKAGE: Node and its npm often come from somebody else than Debian
+is_elsewhere() { # PACKAGE: Node and its npm often come from somebody else than Debian
     [[ $1 == nodejs || $1 == npm ]] && type -P node npm > /dev/null
 }
 
@@ -201,10 +201,12 @@ run_step() { # NAME TITLE COMMAND...: in its own process group, so that all of i
     return "$status"
 }
 
+unreachable='Max retries exceeded|Temporary failure resolving|Could not connect to|EAI_AGAIN'
+
 explain_log() { # LOG: the two causes that the tools' own words hide
     if grep -qF 'No space left on device' "$1"; then
         say "The disk is full: $(df -h --output=avail,target "$root" | tail -n 1)"
-    elif grep -qE 'Max retries exceeded|Temporary failure resolving|Could not connect to|EAI_AGAIN|ENOTFOUND' "$1"; then
+    elif grep -qE "$unreachable" "$1"; then
         say "Packages could not be fetched: is the network there, and is all set up for it?"
     fi
 }
@@ -360,9 +362,9 @@ toolchains_step() { # never fails; tried once, and again when asked explicitly
 }
 
 modules_step() { # never fails; tried once, and again when asked explicitly
-    local made_from
+    local client=$root/hts/remote/js made_from
     type -P node npm > /dev/null || return 0
-    made_from=$(hash_of "$root" "$(<"$root/hts/remote/js/package-lock.json")" "$root"/hts/remote/js/*)
+    made_from=$(hash_of "$(<"$client/package-lock.json")" "$client"/*)
     if [[ -z $again ]]; then
         stamped modules "$made_from" && return
         stamped modules-failed "$made_from" && return
@@ -383,7 +385,7 @@ all_steps() {
         run_step venv "virtual environment ($("$python" -V))" do_venv || give_up
         stamp venv "$root"
     fi
-    package_step packages "Python packages" -e '.[atari,mujoco,plots]' "${football_needs[@]}"
+    package_step packages "Python packages" -e '.[atari,mujoco,plots,video]' "${football_needs[@]}"
     football_step
     if [[ $level == dev ]]; then
         package_step dev "development tools" -e '.[dev,envpool]'

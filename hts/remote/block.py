@@ -118,7 +118,7 @@ class RemoteBlock(Block):
         holder = self._heard_from(turn)
         if holder is not None and holder.asked == turn:
             holder.send([wire.pack("again", self.seat, turn)])
-        elif holder is not None and holder.asked == turn + 1:
+        elif holder is not None and holder.asked is not None:
             holder.send(self._sent)
 
     def stood(self, turn: int, stand: Stand) -> None:

@@ -26,7 +26,7 @@ from hts_envs.registry import Spec, make, parse
 
 _LOOK_EVERY = 0.1  # seconds; offers grow at this pace
 _BETWEEN_RUNS = 0.5
-_GONE = 1.5  # seconds without a word of a run that says one each second
+_GONE = 3.0  # seconds without a word of a run that says one every two
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from hts.remote.wire import Frames
 from hts_envs.contract import Spaces
 
 _EVERY = 1.0  # seconds between looks at who is still there
+_UNTIL_KNOWN = 0.05  # the port hears that a connection was cut a moment after its monitor
 _AT_ONCE = 64  # messages that are heard before the executor gets its turn
 
 
@@ -74,8 +75,8 @@ class Host:
             self._bell.wait()
         if self._doors in ready:
             self._doors.recv_multipart()
-            self._seating.seek()
-            self._next_look = 0.0
+            self._seating.was_cut()
+            self._next_look = min(self._next_look, time.monotonic() + _UNTIL_KNOWN)
         for sentence in self._listening.admit():
             self._seating.say(sentence)
         if self._socket in ready:

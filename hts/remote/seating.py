@@ -223,7 +223,7 @@ class Seating:
             if self._is_free(block.seat):
                 able = [peer for peer in self.peers.values() if peer.may_take(block)]
                 if able:
-                    self._give(max(able, key=lambda peer: peer.room), block.seat, None)
+                    self._give(min(able, key=lambda peer: len(peer.seats)), block.seat, None)
 
     def _give(self, peer: Peer, seat: int, claims: int | None) -> None:
         block = self._blocks[seat]
@@ -255,15 +255,17 @@ class Seating:
         """It is gone, or at the end of another connection."""
         del self.peers[peer.route]
         until = self._clock() + _SECONDS_TO_COME_BACK
+        idle = any(other.room > 0 and not other.seats for other in self.peers.values())
         for seat in peer.seats:
             self._blocks[seat].left()
-            self._kept[seat] = (peer.hello.session, until)
+            if not (idle and peer.hello.replayable):  # otherwise nobody is waited for
+                self._kept[seat] = (peer.hello.session, until)
 
     def look(self) -> None:
         """Now and then: whose time to come back is over, and who takes too long?"""
         self._strangers.clear()
         if self._clock() >= self._next_word:
-            self.seek()
+            self._seek()
         self._fill()
         waited_for = [block for block in self._blocks if not block.over]
         for block in waited_for:
@@ -271,7 +273,11 @@ class Seating:
         if waited_for and self._terms.patience:
             self._watch(min(waited_for, key=lambda block: block.since))
 
-    def seek(self) -> None:
+    def was_cut(self) -> None:
+        """Somebody's connection was: the next look finds out whose."""
+        self._next_word = 0.0
+
+    def _seek(self) -> None:
         """Speak to everybody: whoever cannot be reached is gone."""
         self._next_word = self._clock() + _SPEAK_EVERY
         for route in list(self.peers):
@@ -308,6 +314,7 @@ class Seating:
             self._forget(peer)
             if peer.seats and not self._is_over:
                 self._notes.say(f"{peer} is gone; {self._waiting()}")
+            self._fill()
 
     def _waiting(self) -> str:
         """Whose replicas nobody holds."""

@@ -329,7 +329,7 @@ class Schedule:
             if client.at_work:
                 client.at_work.pop().fail("it raised")
                 client.flush()
-                if len(self._clients) < 4:
+                if len(self._clients) < 8:
                     self._dial()
                 return
 

@@ -36,7 +36,8 @@ function wishes() {
     allowPositionals: true,
   });
   if (positionals.length !== 1) throw new TypeError("one address, please");
-  const [seats, rows, agents] = ["seats", "rows", "agents"].map((name) => Number(values[name] ?? 1));
+  const counted = (name) => Number(values[name] ?? 1);
+  const [seats, rows, agents] = ["seats", "rows", "agents"].map(counted);
   const keys = values.keys && keysFromFolder(values.keys);
   const replayable = !values["not-replayable"];
   return { address: positionals[0], agents, offer: { seats, rows, replayable, keys } };

@@ -28,7 +28,8 @@ export class TimedOut extends Error {}
 const PING_EVERY = 1000; // milliseconds of silence before a simulator that waits says so
 
 function readKey(path, name) {
-  const found = new RegExp(`^\\s*${name}\\s*=\\s*"([^"]{40})"`, "m").exec(readFileSync(path, "utf8"));
+  const line = new RegExp(`^\\s*${name}\\s*=\\s*"([^"]{40})"`, "m");
+  const found = line.exec(readFileSync(path, "utf8"));
   if (found === null) throw new Error(`${path}: holds no ${name}`);
   return found[1];
 }
@@ -43,7 +44,9 @@ export function keysFromFiles(run, own) {
 export function keysFromFolder(folder) {
   const isOwn = (name) => name.endsWith(".key_secret") && name !== "run.key_secret";
   const own = readdirSync(folder).filter(isOwn);
-  if (own.length !== 1) throw new Error(`${folder}: a simulator's folder holds one NAME.key_secret`);
+  if (own.length !== 1) {
+    throw new Error(`${folder}: a simulator's folder holds one NAME.key_secret`);
+  }
   return keysFromFiles(join(folder, "run.key"), join(folder, own[0]));
 }
 

@@ -3,7 +3,7 @@
 // At each of its turns a seat either begins episodes (`action` is null) or takes an action, and
 // says where it stands then:
 //
-//     given a seat --> begin --> turn: action --> tell --> turn: action --> ... --> an end --> begin
+//     given a seat -> begin -> turn: action -> tell -> turn: action -> ... -> an end -> begin
 //
 // The run may have lost its own place meanwhile, or somebody else's: then a seat's next turn is to
 // begin an episode, though its last one has not ended. What is said twice is said alike, so
@@ -123,7 +123,7 @@ export class Seat {
     this.#talk.drop(this.number);
   }
 
-  // --- for the conversation -----------------------------------------------------------------------
+  // --- for the conversation ---------------------------------------------------------------------
 
   /** Somebody works on its turn now: nothing changes below their hands. */
   handOut() {

@@ -91,7 +91,7 @@ export function told(text) {
   return text.replace(/(?!\n)\p{C}/gu, "?");
 }
 
-/** Whole numbers that came in eight bytes as numbers; those that are too large stay what they are. */
+/** Whole numbers that came in eight bytes as numbers; too large ones stay what they are. */
 function shortened(value) {
   if (Array.isArray(value)) return value.map(shortened);
   if (typeof value !== "bigint" || value > BigInt(Number.MAX_SAFE_INTEGER)) return value;

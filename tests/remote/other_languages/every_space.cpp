@@ -10,11 +10,11 @@ namespace {
 
 hts::Offer offer() {
     hts::Offer offer;
+    using Each = std::vector<double>;
     offer.spaces.observation = {
         {"flag", hts::Box{{2}, hts::Type::boolean, 0.0, 1.0}},
         {"half", hts::Box{{}, hts::Type::float16}},
-        {"deep",
-         hts::Box{{2, 1}, hts::Type::float64, std::vector<double>{-1, 0}, std::vector<double>{1, 2}}},
+        {"deep", hts::Box{{2, 1}, hts::Type::float64, Each{-1, 0}, Each{1, 2}}},
         {"large", hts::Box{{1}, hts::Type::uint64, 0.0, 1e19}},
         {"one", hts::Discrete{5}},
         {"several", hts::MultiDiscrete{{2, 3}}},

@@ -2,7 +2,8 @@
 // every_space CLIENT ADDRESS PATIENCE. It shows the actions that it was given.
 
 const [client, address, patience] = process.argv.slice(2);
-const { box, discrete, multiDiscrete, OwnSeat, Refused, TimedOut, WrongShape } = await import(client);
+const { box, discrete, multiDiscrete, OwnSeat, ...errors } = await import(client);
+const { Refused, TimedOut, WrongShape } = errors;
 
 const observation = {
   flag: box([2], "bool", 0, 1),
@@ -35,25 +36,25 @@ async function missed(call) {
 }
 
 async function play(seat) {
-  let [action, errors] = [null, 0];
+  let [action, unnoticed] = [null, 0];
   while (!seat.over) {
     if (action === null) {
       const right = shown(new Array(4 * seat.held.rows.length).fill(0.5));
-      errors += await missed(() => seat.reset({ ...right, one: right.one.fill(5, 0, 1) }));
-      errors += await missed(() => seat.reset(1.0));
+      unnoticed += await missed(() => seat.reset({ ...right, one: right.one.fill(5, 0, 1) }));
+      unnoticed += await missed(() => seat.reset(1.0));
       right.one.fill(4);
       action = await seat.reset(right);
     } else {
       const right = shown([...action]);
       const wrong = { ...right, deep: [NaN, ...right.deep.slice(1)] };
-      errors += await missed(() => seat.step(wrong, [0, 0, 0, 0]));
-      errors += await missed(() => seat.step(right, 1.0));
+      unnoticed += await missed(() => seat.step(wrong, [0, 0, 0, 0]));
+      unnoticed += await missed(() => seat.step(right, 1.0));
       const facts = new Map([[1, { score: 1.5 }]]);
       const rewards = [0.25, 0.75, -1, -2];
       action = await seat.step(right, rewards, [true, false], [false, true], facts);
     }
   }
-  return errors;
+  return unnoticed;
 }
 
 try {

@@ -34,6 +34,7 @@
 #include <utility>
 #include <vector>
 
+#include "place.hpp"
 #include "spaces.hpp"
 #include "talk.hpp"
 #include "wire.hpp"
@@ -244,7 +245,8 @@ private:
         if (talk_.has_turns() || since(quiet_since_) < ping_every) return;
         quiet_since_ = Clock::now();
         talk_.ping();
-        if (dial_.patience && Clock::now() - heard_ > std::chrono::duration<double>(*dial_.patience)) {
+        const std::chrono::duration<double> silence = Clock::now() - heard_;
+        if (dial_.patience && silence.count() > *dial_.patience) {
             throw TimedOut("no run has said a word for " + std::to_string(*dial_.patience) + " s");
         }
     }

@@ -185,12 +185,16 @@ private:
 
     static bool are_numbers(const void* data, const Layout& layout, std::size_t count) {
         switch (layout.type) {
-        case Type::float16: return are_finite_halves(static_cast<const std::uint16_t*>(data), count);
-        case Type::float32: return are_finite(static_cast<const float*>(data), count);
-        case Type::float64: return are_finite(static_cast<const double*>(data), count);
+        case Type::float16:
+            return are_finite_halves(static_cast<const std::uint16_t*>(data), count);
+        case Type::float32:
+            return are_finite(static_cast<const float*>(data), count);
+        case Type::float64:
+            return are_finite(static_cast<const double*>(data), count);
         case Type::int64:
             return are_choices(static_cast<const std::int64_t*>(data), layout, count);
-        default: return true;
+        default:
+            return true;
         }
     }
 

@@ -237,7 +237,7 @@ inline std::string told(std::string text) {
     return text;
 }
 
-/// The values of a head, one after the other; whoever asks for another type is told that it is none.
+/// The values of a head, one after the other, each of the type that is asked for.
 class Values {
 public:
     explicit Values(const msgpack::object& head) {
