@@ -14,6 +14,7 @@ import zmq
 
 from hts.memory.doorbell import Doorbell
 from hts.remote.block import RemoteBlock
+from hts.remote.frames import receive, send
 from hts.remote.listening import Listening
 from hts.remote.port import Remote
 from hts.remote.seating import Seating
@@ -89,14 +90,14 @@ class Host:
 
     def _listen(self) -> None:
         for _ in range(_AT_ONCE):
-            if not self._socket.get(zmq.EVENTS) & zmq.POLLIN:
+            heard = receive(self._socket)
+            if heard is None:
                 return
-            route, *frames = self._socket.recv_multipart()
-            self._seating.hear(route, frames)
+            self._seating.hear(heard[0], heard[1:])
 
     def _send(self, route: bytes, frames: Frames) -> None:
         try:
-            self._socket.send_multipart([route, *frames], zmq.DONTWAIT)
+            send(self._socket, [route, *frames])
         except zmq.Again:
             return  # it does not read: what it misses is asked for again
         except zmq.ZMQError as error:

@@ -15,6 +15,7 @@ from typing import Any
 import zmq
 
 from hts.errors import WrongUsage
+from hts.remote.frames import receive, send
 from hts.remote.keys import Keys
 from hts.remote.talk import Refused, Talk
 from hts.remote.wire import Malformed
@@ -85,7 +86,7 @@ class Line:
         outbox = self._talk.outbox
         while outbox:
             try:
-                self.socket.send_multipart(outbox[0], zmq.DONTWAIT, copy=False)
+                send(self.socket, outbox[0])
             except zmq.Again:  # nobody is there to hear it: it is asked for again
                 outbox.clear()
                 return
@@ -94,9 +95,8 @@ class Line:
     def hear(self) -> bool:
         """Take what has come, if anything has; True where there may be more."""
         for _ in range(_AT_ONCE):
-            try:
-                frames = self.socket.recv_multipart(zmq.DONTWAIT)
-            except zmq.Again:
+            frames = receive(self.socket)
+            if frames is None:
                 return False
             self.heard = time.monotonic()
             if self._trouble:

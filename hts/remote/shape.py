@@ -138,8 +138,11 @@ def _exactly(given: Any, wanted: np.dtype[Any], what: str) -> Array:
     kinds = "fiub" if wanted.kind == "f" else "iub"
     if array.dtype.kind not in kinds:
         raise WrongShape(f"{what} must hold {wanted} numbers, not {_kind(given)}{_hint(given)}")
-    with np.errstate(over="ignore", invalid="ignore"):
-        fresh = array.astype(wanted, order="C")
+    if array.dtype == wanted:
+        fresh = array.copy(order="C")
+    else:
+        with np.errstate(over="ignore", invalid="ignore"):
+            fresh = array.astype(wanted, order="C")
     if wanted.kind == "f":
         if not np.isfinite(fresh).all():
             raise WrongShape(f"{what} holds a number that is not finite")

@@ -84,7 +84,7 @@ def unpack(head: bytes) -> tuple[str, list[Any]]:
     types = KINDS.get(kind)
     if types is None or len(values) != len(types):
         raise Malformed("its head is of no kind that there is")
-    if any(type(value) is not wanted for value, wanted in zip(values, types, strict=True)):
+    if tuple(map(type, values)) != types:
         raise Malformed(f"the head of its {kind!r} holds other values")
     return kind, values
 
@@ -272,7 +272,8 @@ class Format:
         if len(frames) not in (2 + count, 2 + 2 * count):
             raise Malformed("its stand has another number of frames")
         reward = _read(frames[0], _REWARD, (self.rows, self.agents))
-        if not math.isfinite(reward.sum(dtype=np.float64)):
+        total = reward.item() if reward.size == 1 else reward.sum(dtype=np.float64)
+        if not math.isfinite(total):
             raise Malformed("its rewards are finite")
         observation = self._observation(frames[2 : 2 + count], self.rows)
         if frames[1] == self._no_ends and len(frames) == 2 + count and not facts:
