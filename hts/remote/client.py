@@ -28,6 +28,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from hts.remote.frames import comes
 from hts.remote.line import PING_EVERY, Line
 from hts.remote.serving import Batch, Make, OfWorld, Served, Simulator
 from hts.remote.shape import WrongShape
@@ -117,7 +118,9 @@ class Connection:
 
     def _hears(self, seconds: float) -> bool:
         """Hear what comes within this time; say that it is waited for where nothing does."""
-        if self._line.socket.poll(math.ceil(1e3 * min(seconds, PING_EVERY))):
+        if comes(self._line.socket) or self._line.socket.poll(
+            math.ceil(1e3 * min(seconds, PING_EVERY))
+        ):
             self._line.hear()
             return True
         now = time.monotonic()

@@ -22,9 +22,14 @@ def send(socket: zmq.Socket[Any], frames: Sequence[bytes]) -> None:
     socket.send(frames[-1], _NOW)
 
 
+def comes(socket: zmq.Socket[Any]) -> bool:
+    """A message has come."""
+    return bool(int(socket.get(_EVENTS)) & _CAN_READ)
+
+
 def receive(socket: zmq.Socket[Any]) -> list[bytes] | None:
     """The next message; None where none has come."""
-    if not int(socket.get(_EVENTS)) & _CAN_READ:
+    if not comes(socket):
         return None
     frames = [socket.recv(_NOW)]
     while socket.get(_IS_MORE):

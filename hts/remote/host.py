@@ -24,6 +24,7 @@ from hts_envs.contract import Spaces
 _EVERY = 1.0  # seconds between looks at who is still there
 _UNTIL_KNOWN = 0.05  # the port hears that a connection was cut a moment after its monitor
 _AT_ONCE = 64  # messages that are heard before the executor gets its turn
+_IN_A_ROW = 16  # times that messages alone are looked for, while there are some
 
 
 class Host:
@@ -43,6 +44,7 @@ class Host:
         self._blocks = blocks
         self._bell = bell
         self._gone: list[bytes] = []
+        self._in_a_row = 0
         limits = [limit / 4 for limit in (terms.patience, terms.step_limit) if limit]
         self._every = min(_EVERY, *limits) if limits else _EVERY
         self._next_look = 0.0
@@ -70,6 +72,19 @@ class Host:
 
     def wait(self) -> None:
         """Until the executor may have something to do: it was rung for, or somebody has spoken."""
+        if self._in_a_row < _IN_A_ROW and self._listen():
+            self._in_a_row += 1  # whoever has rung is looked for by the executor in any case
+        else:
+            self._in_a_row = 0
+            self._wait_for_all()
+        if time.monotonic() >= self._next_look:
+            self._next_look = time.monotonic() + self._every
+            self._seating.look()
+        while self._gone:
+            self._seating.lost(self._gone.pop())
+
+    def _wait_for_all(self) -> None:
+        """For messages, the doorbell, cut connections, and whoever is to be let in."""
         timeout = max(0.0, self._next_look - time.monotonic())
         ready = dict(self._poller.poll(int(1e3 * timeout) + 1))
         if self._bell.fileno() in ready:
@@ -82,18 +97,15 @@ class Host:
             self._seating.say(sentence)
         if self._socket in ready:
             self._listen()
-        if time.monotonic() >= self._next_look:
-            self._next_look = time.monotonic() + self._every
-            self._seating.look()
-        while self._gone:
-            self._seating.lost(self._gone.pop())
 
-    def _listen(self) -> None:
-        for _ in range(_AT_ONCE):
+    def _listen(self) -> bool:
+        """Hear who has spoken; False where nobody has."""
+        for count in range(_AT_ONCE):
             heard = receive(self._socket)
             if heard is None:
-                return
+                return count > 0
             self._seating.hear(heard[0], heard[1:])
+        return True
 
     def _send(self, route: bytes, frames: Frames) -> None:
         try:

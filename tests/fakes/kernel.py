@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -94,12 +95,16 @@ class Sentinel:
     is_ready: bool = False
 
 
+_PIDS = itertools.count(2)
+
+
 class ChildProcess:
     """Runs a role as the scheduler says."""
 
     def __init__(self, scheduler: Scheduler, args: tuple[Any, ...], name: str) -> None:
         self._scheduler = scheduler
         self._name = name
+        self.pid = next(_PIDS)
         _, self._line, *_, self._role, self._given = args
         self.sentinel = Sentinel()
         self.exitcode: int | None = None
