@@ -43,6 +43,7 @@ class Family(ABC):
     packages: tuple[str, ...] = ()
     extra: str = ""
     open_ended: bool = False  # more names exist than `names` can list
+    guessed: bool = True  # a name without its family may be meant for this one
 
     @abstractmethod
     def names(self) -> Sequence[str]:
@@ -156,6 +157,8 @@ def require(found: Family) -> None:
 
 def _unprefixed(text: str, prefix: str) -> str:
     for known in FAMILIES:
+        if not family(known).guessed:
+            continue
         try:
             full = family(known).resolve(prefix)
         except WorldError:

@@ -25,6 +25,7 @@ class Remote(Family):
     name = "remote"
     summary = "simulators that dial in, over a socket and in any language"
     open_ended = True
+    guessed = False
 
     def names(self) -> Sequence[str]:
         return ("",)
