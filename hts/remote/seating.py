@@ -162,7 +162,7 @@ class Seating:
             else:
                 self._send(route, [wire.pack("drop", seat)])
         self._fill()
-        if peer.seats and peer.seats != seats:
+        if peer.seats and not seats:  # whoever shares them with others offers room for one by one
             self._notes.say(f"{peer} has dialled in and holds {self._named(peer.seats)}")
 
     def _stand(self, peer: Peer, seat: int, turn: int, facts: Any, frames: Frames) -> None:
