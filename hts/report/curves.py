@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 
 from hts.errors import WrongUsage
+from hts.report.evaluations import EVALUATIONS
 from hts.report.intervals import Interval, bootstrapped
 from hts.report.recorded import Recorded, read
 from hts.report.run_directory import METRICS
 from hts_envs.contract import Array
 from hts_envs.spelling import hint
 
-EVALUATIONS = "eval.jsonl"
 AXES = {"steps": "steps", "time": "time/seconds"}
 """What a curve may run along, and its name in the records."""
 

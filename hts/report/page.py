@@ -15,7 +15,8 @@ from hts.config import Given, flatten
 from hts.config.resolve import resolve
 from hts.errors import BadConfig
 from hts.report.command import arguments
-from hts.report.curves import EVALUATIONS, Series, columns, lines
+from hts.report.curves import Series, columns, lines
+from hts.report.evaluations import EVALUATIONS
 from hts.report.recorded import Recorded
 from hts.report.style import CSS
 from hts.report.svg import Line, chart, shares, short
