@@ -49,7 +49,7 @@ EPILOG = """\
 examples:
   hts-verify --env gfootball:3v1 --updates 2
   hts-verify --config smoke --executors 1,2,4 --actors 0,1,4 --schedule hts,hts_barrier
-  hts-verify --config smoke --learners 1,2 --stepping turns,threads --jitter 5 --load
+  hts-verify --config smoke --set shards=2 --learners 1,2 --jitter 5 --load
   hts-verify --config smoke --kill 3 --interrupt 2
   hts-verify --config smoke --listen tcp://127.0.0.1:5555 --kill 2
 

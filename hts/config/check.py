@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from hts.config.records import A2C, LEAST_ROWS, Config, Conv, Experiment, Machine
+from hts.config.records import A2C, Config, Conv, Experiment, Machine
 from hts.determinism import numerics
 from hts_envs.errors import WorldError
 from hts_envs.registry import parse
@@ -76,12 +76,6 @@ def _parts(experiment: Experiment, count: int, made: str, what: str) -> Iterator
         yield (
             f"experiment.shards: a minibatch of {count // parts:,} {what} ({made}, {parts:,} "
             f"parts) does not divide into {shards:,} shards; {_divisors(count // parts, shards)}"
-        )
-    elif count // parts // shards < LEAST_ROWS:
-        yield (
-            f"experiment.shards: {made}, {parts:,} minibatches and {_shards(shards)} "
-            f"leave {count // parts // shards} {what} in each; it must be at least "
-            f"{LEAST_ROWS}, or a row is not the same bits when acting and when learning"
         )
 
 

@@ -23,11 +23,11 @@ Count: TypeAlias = Annotated[int, Range(1)]
 Workers: TypeAlias = Annotated[int, Range(1)] | Literal["auto"]
 Actors: TypeAlias = Annotated[int, Range(0, 16)] | Literal["auto"]
 
-LEAST_ROWS = 4
-"""Rows that are computed together at the least, so that each has the bits of any larger batch."""
-
 _IMAGE_SHARD, _VECTOR_SHARD = 64, 4096
 """Rows of a shard whose activations stay in a processor's caches."""
+
+_LEAST_SHARD = 4
+"""Rows or sequences of a shard at the least: fewer are padded for more than they save."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,7 +181,7 @@ class Experiment:
             return self.shards
         largest = _VECTOR_SHARD if isinstance(self.model, Mlp) else _IMAGE_SHARD
         sequences = self.rows // self.minibatches // self.sequence_length
-        whole = [n for n in range(1, sequences // LEAST_ROWS + 1) if sequences % n == 0]
+        whole = [n for n in range(1, sequences // _LEAST_SHARD + 1) if sequences % n == 0]
         small = (n for n in whole if sequences * self.sequence_length <= n * largest)
         return next(small, max(whole, default=1))
 

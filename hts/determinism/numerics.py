@@ -7,7 +7,9 @@ when torch is imported, so `prepare` comes before that.
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import itertools
 import os
 import platform
 import sys
@@ -55,9 +57,20 @@ def describe(device: str) -> dict[str, str]:
     found = {
         "torch": str(torch.__version__),
         "python": platform.python_version(),
-        "cpu": f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}",
+        "cpu": f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}, {_processor()}",
         "device": device,
     }
     if device.startswith("cuda"):
         found["gpu"] = torch.cuda.get_device_name(torch.device(device))
     return found
+
+
+def _processor(path: str = "/proc/cpuinfo") -> str:
+    """Vendor, family and model: libraries choose other kernels for others of one instruction set."""
+    found = {}
+    with contextlib.suppress(OSError), open(path, encoding="utf-8") as file:
+        for line in itertools.takewhile(str.strip, file):  # the first processor's
+            name, _, value = line.partition(":")
+            found[name.strip()] = value.strip()
+    parts = [found[name] for name in ("vendor_id", "cpu family", "model") if name in found]
+    return " ".join(parts) or "of an unknown make"

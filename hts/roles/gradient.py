@@ -32,15 +32,26 @@ class Seen:
     """The observations of a rollout, as the network sees them.
 
     Rows are places in the flattened (replica, step). A recurrent network sees whole sequences of
-    `length` steps, each from the state that it was acted with.
+    `length` steps, each from the state that it was acted with. So that rows are the same bits as
+    they were when they were acted on, they are padded as they were then.
     """
 
     storage: Storage
     scale: ObservationScale
     length: int
+    padding: int = 1
 
     def answer(self, policy: Policy, rows: Array) -> Answer:
         """What the network says about these rows: (row, agent)."""
+        missing = -(len(rows) // self.length) % self.padding
+        if not missing:
+            return self._answer(policy, rows)
+        # Whole sequences, of which nothing is said in the end, and which no gradient comes from.
+        padded = np.concatenate([rows, np.tile(rows[: self.length], missing)])
+        answer, said = self._answer(policy, padded), len(rows) * policy.agents
+        return Answer(answer.head[:said], answer.value[:said])
+
+    def _answer(self, policy: Policy, rows: Array) -> Answer:
         places = Rows(*np.divmod(rows, self.storage.sizes.steps))
         seen = self.scale.apply(self.storage.gather(places))
         if not policy.state_size:

@@ -48,13 +48,16 @@ class Learning:
 
 
 class Learner:
-    """One network, one optimiser state for the run."""
+    """One network, one optimiser state for the run; `padding` is how actors batch (0: by place)."""
 
-    def __init__(self, experiment: Experiment, policy: Policy, workers: int = 1) -> None:
+    def __init__(
+        self, experiment: Experiment, policy: Policy, workers: int = 1, padding: int = 1
+    ) -> None:
         self.experiment = experiment
         self.policy = policy
         self.kept = Kept.fresh(experiment, policy.size, policy.agents, policy.device)
         self._gradients = Gradients(experiment, policy, workers)
+        self._padding = padding or 1
 
     def update(
         self, storage: Storage, behaviour: Version, newest: Version, updates: int
@@ -100,7 +103,7 @@ class Learner:
         )
         found = advantages(trace, algo.gamma, algo.gae_lambda)
         target = found + storage.value
-        seen = Seen(storage, scale, self.experiment.sequence_length)
+        seen = Seen(storage, scale, self.experiment.sequence_length, self._padding)
         log_prob, weight = self._corrected(seen)
         columns = {
             "action": self._column(storage.action),

@@ -15,7 +15,7 @@ from hts.report.policies import Policies
 from hts.runtime.clock import Clock
 from hts.runtime.jitter import Jitter
 from hts.runtime.process import Pipe
-from hts.runtime.shared import Shared, Terms, load
+from hts.runtime.shared import Inference, Shared, Terms, load
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Assignment:
     """What the learner is told when it is spawned."""
 
     terms: Terms
-    device: str
+    inference: Inference  # how actors batch, and where networks compute
     workers: int
     barrier: bool
     keep: Keep | None
@@ -39,8 +39,9 @@ def run(pipe: Pipe, given: Assignment) -> None:
     experiment, memory = given.terms.experiment, given.terms.memory
     shared = memory.view()
     spaces = memory.blueprint.spaces
-    found = Plan(experiment, spaces, given.device, keep=given.keep, policies=given.policies)
-    learner = load(given.terms.roles.learner)(experiment, found.policy(), given.workers)
+    found = Plan(experiment, spaces, given.inference.device, keep=given.keep, policies=given.policies)
+    make = load(given.terms.roles.learner)
+    learner = make(experiment, found.policy(), given.workers, given.inference.padding)
     learning = Learning(found, learner, shared, Jitter(given.terms.jitter, "learner"))
     clock = Clock(shared.times[-1])
     pipe.send(ready=True)

@@ -83,7 +83,7 @@ class ParallelRun:
             seats.append(Seat(f"actor {index}", actor_process.run, actor))
         workers = 1 if machine.learners == "auto" else machine.learners
         learner = learner_process.Assignment(
-            terms, found.device, workers, machine.barrier, found.keep, found.policies
+            terms, inference, workers, machine.barrier, found.keep, found.policies
         )
         return [*seats, Seat(LEARNER, learner_process.run, learner)]
 

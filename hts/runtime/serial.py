@@ -42,7 +42,7 @@ class SerialRun:
             stand(self._shared, self._heard, begin)
         self.storages, self.desk = self._shared.storages, self._shared.desk
         self.actor = Actor(found.policy, self.strategy.padding, blueprint.sizes.replicas)
-        self.learner = Learner(self.experiment, found.policy())
+        self.learner = Learner(self.experiment, found.policy(), padding=self.strategy.padding)
         self._learning = Learning(found, self.learner, self._shared, self._pause)
         told = Told(self._hear, self._memory.bells.learner)
         partners = Partners(self._asked, told, self._pause, self._answer)

@@ -13,8 +13,9 @@ import pytest
 import torch
 
 from hts.config import Machine, configure
+from hts.determinism.invariance import Strategy
 from hts.errors import RoleFailed
-from hts.runtime.assemble import plan
+from hts.runtime.assemble import Plan, plan
 from hts.runtime.crew import shares
 from hts.runtime.parallel import ParallelRun
 from hts.runtime.serial import SerialRun
@@ -115,6 +116,32 @@ def test_narrow_products_are_the_same_bits_everywhere() -> None:
     expected = chains(sets, Machine(serial=True))
     assert expected != chains(EXPERIMENTS["football, four frames"], Machine(serial=True))
     assert chains(sets, LAYOUTS["small blocks, two actors, two learners"]) == expected
+
+
+@dataclasses.dataclass(frozen=True)
+class Placed(Plan):
+    """The plan of a run whose network no padding is safe for, whatever this processor does."""
+
+    def strategy(self) -> Strategy:
+        return Strategy(0, "fixed places, as the test wants it")
+
+
+def test_fixed_places_give_the_digest_of_the_serial_runner() -> None:
+    """Every replica at its place in a batch of all: whoever answers whom, and when."""
+    experiment = configure("smoke", (*SMALL, "hidden=33")).config.experiment
+    spec = parse(experiment.env)
+    plain = plan(experiment, spec, "cpu")
+    placed = Placed(experiment, plain.spaces, "cpu")
+    run = SerialRun(placed, spec)
+    expected = [updated.link.chain for updated in run]
+    run.close()
+    for layout, machine in LAYOUTS.items():
+        found = dataclasses.replace(placed, jitter=machine.jitter)
+        parallel = ParallelRun(found, machine)
+        try:
+            assert [updated.link.chain for updated in parallel] == expected, layout
+        finally:
+            parallel.close()
 
 
 @pytest.mark.parametrize("name", ["discrete actions", "slow and uneven steps"])

@@ -56,7 +56,9 @@ def answering(_: Terms, __: Inference, shared: Shared, pause: Jitter) -> Answeri
 class Learner:
     """Learns nothing: checks that every observation, action, reward and end is in its place."""
 
-    def __init__(self, experiment: Experiment, policy: Policy, workers: int) -> None:
+    def __init__(
+        self, experiment: Experiment, policy: Policy, workers: int, padding: int
+    ) -> None:
         self.checked = 0
         self.kept = Kept.fresh(experiment, policy.size, policy.agents)
         self._last: Array | None = None

@@ -106,8 +106,10 @@ def answering(terms: Terms, _: Inference, shared: Shared, pause: Jitter) -> Answ
 class Learner(counting_roles.Learner):
     """Makes the next number, and keeps how many updates there were in everything that is kept."""
 
-    def __init__(self, experiment: Experiment, policy: Policy, workers: int) -> None:
-        super().__init__(experiment, policy, workers)
+    def __init__(
+        self, experiment: Experiment, policy: Policy, workers: int, padding: int
+    ) -> None:
+        super().__init__(experiment, policy, workers, padding)
         self._size = policy.size
 
     def update(

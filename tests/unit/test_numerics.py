@@ -60,3 +60,13 @@ def test_a_configuration_that_looks_at_torch_leaves_it_prepared() -> None:
     command = [sys.executable, "-c", LOOKED]
     said = subprocess.run(command, capture_output=True, text=True)
     assert said.stdout.split() == ["1", "1", "1"], said.stderr
+
+
+def test_processors_of_one_instruction_set_are_told_apart() -> None:
+    """Libraries choose kernels by vendor and model: a run that goes on elsewhere is told so."""
+    make = numerics.describe("cpu")["cpu"].partition(", ")[2]
+    assert make, "this processor has a vendor and a model, or is said to have none"
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        told = file.read()
+    if "vendor_id" in told:
+        assert make.split()[0] in told
