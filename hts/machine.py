@@ -6,7 +6,7 @@
 
 One rollout lives in one storage. Sizes are named: N replicas, T steps of each (`rollout`),
 A agents, H older frames that the first stacks still need (`frame_stack` - 1), S numbers of
-recurrent state. Replicas are the first axis in memory, so that what one replica did is one piece
+recurrent state, F places for observations behind truncations. Replicas are the first axis in memory, so that what one replica did is one piece
 of memory: it is written by one executor, hashed in one call, and rebuilt alone.
 
 An executor steps its replicas in *blocks*. A block asks at the *desk*: it writes its observations
@@ -55,6 +55,7 @@ class Sizes:
     agents: int
     history: int
     state: int = 0
+    finals: int = 1
 
     @staticmethod
     def of(experiment: Experiment, spaces: Spaces) -> Sizes:
@@ -64,6 +65,7 @@ class Sizes:
             spaces.agents,
             experiment.frame_stack - 1,
             experiment.state_size,
+            experiment.rollout if experiment.windows else 1,
         )
 
 
@@ -82,14 +84,16 @@ class SharedArray:
 def storage_arrays(sizes: Sizes, spaces: Spaces) -> tuple[SharedArray, ...]:
     """Everything that one storage holds, in the order in which the digest sees it."""
     n, t, a, h = sizes.replicas, sizes.steps, sizes.agents, sizes.history
+    f = sizes.finals
     frames = [
         # Frame H + t is what step t was decided on; frame H + T belongs to the next rollout.
         SharedArray(f"frames.{name}", (n, h + t + 1, a, *s.shape), s.dtype, "executor", "all")
         for name, s in spaces.observation.items()
     ]
     finals = [
-        # The observation behind a truncation, until its value is known.
-        SharedArray(f"finals.{name}", (n, a, *s.shape), s.dtype, "executor", "actor", hashed=False)
+        # The observation behind a truncation, until its value is known: one place, used again,
+        # where actors value it at once, and one for each step where learners do.
+        SharedArray(f"finals.{name}", (n, f, a, *s.shape), s.dtype, "executor", "all", hashed=False)
         for name, s in spaces.observation.items()
     ]
     recurrent = [

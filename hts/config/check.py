@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterator
 
-from hts.config.records import A2C, Config, Conv, Experiment, Machine
+from hts.config.records import A2C, PQL, Config, Conv, Experiment, Machine
 from hts.determinism import numerics
 from hts_envs.errors import WorldError
 from hts_envs.registry import parse
@@ -18,7 +19,7 @@ def check(config: Config) -> list[str]:
     """Sentences that say what is wrong with the values taken together; empty when all is well."""
     return [
         *_environment(config.experiment),
-        *_sizes(config.experiment),
+        *(_sizes(config.experiment) if not _is_pql(config) else _replayed(config.experiment)),
         *_schedule(config.experiment),
         *_machine(config),
     ]
@@ -62,6 +63,54 @@ def _sizes(experiment: Experiment) -> Iterator[str]:
     else:
         sequences = f"{made} in {rows // length:,} sequences of {length:,}"
         yield from _parts(experiment, rows // length, sequences, "sequences")
+
+
+def _is_pql(config: Config) -> bool:
+    return isinstance(config.experiment.algo, PQL)
+
+
+def _replayed(experiment: Experiment) -> Iterator[str]:
+    """An off-policy experiment: what its counts make, and what is not for it."""
+    algo, rows = experiment.algo, experiment.rows
+    assert isinstance(algo, PQL), "the only one there is"
+    made = f"{experiment.replicas:,} replicas x rollout {experiment.rollout:,} = {rows:,} rows"
+    if experiment.windows < 2:
+        yield (
+            f"experiment.algo.replay: {algo.replay:,} transitions do not hold two windows of {made}; "
+            f"give at least {2 * rows:,}"
+        )
+    updates = algo.beta_av * experiment.rollout
+    if updates % algo.beta_pv:
+        yield (
+            f"experiment.algo.beta_pv: a window has {algo.beta_av:,} x {experiment.rollout:,} = "
+            f"{updates:,} updates of the critics, which do not divide by {algo.beta_pv:,}; "
+            f"{_divisors(updates, algo.beta_pv)}"
+        )
+    if algo.batch % experiment.shard_count:
+        yield (
+            f"experiment.shards: a batch of {algo.batch:,} transitions does not divide into "
+            f"{experiment.shard_count:,} shards; {_divisors(algo.batch, experiment.shard_count)}"
+        )
+    for low, high in (("value_low", "value_high"), ("noise_low", "noise_high")):
+        least, most = getattr(algo, low), getattr(algo, high)
+        if least > most or (low == "value_low" and least == most):
+            yield f"experiment.algo.{low}: {least:g} is not below experiment.algo.{high}, {most:g}"
+    if experiment.steps < rows:
+        yield f"experiment.steps: {experiment.steps:,} steps are less than one window: {made}"
+    for name, why in _ON_POLICY.items():
+        if getattr(experiment, name) != getattr(Experiment(), name):
+            yield f"experiment.{name}: {why}; leave it out with pql"
+
+
+_ON_POLICY = {
+    "correction": "a replay is older than a version anyhow, and nothing corrects for that",
+    "recurrent": "networks that remember are for a2c and ppo",
+    "sequence": "networks that remember are for a2c and ppo",
+    "policies": "there is one agent, with one policy",
+    "squash": "the policy's own actions lie within the bounds",
+    "normalise_rewards": "rewards in a replay are scaled by experiment.algo.reward_scale",
+}
+"""Fields that say nothing to an off-policy algorithm."""
 
 
 def _parts(experiment: Experiment, count: int, made: str, what: str) -> Iterator[str]:
@@ -152,19 +201,27 @@ def _dialling_in(config: Config) -> Iterator[str]:
 
 
 def _device(machine: Machine) -> Iterator[str]:
-    if machine.device in ("auto", "cpu"):
+    yield from _named_device("machine.device", machine.device)
+    for field in dataclasses.fields(machine.devices):
+        said = getattr(machine.devices, field.name)
+        if said is not None:
+            yield from _named_device(f"machine.devices.{field.name}", said)
+
+
+def _named_device(path: str, device: str) -> Iterator[str]:
+    if device in ("auto", "cpu"):
         return
-    if not re.fullmatch(r"cuda(:\d+)?", machine.device):
-        yield f"machine.device: must be auto, cpu, cuda or cuda:N, got {machine.device!r}"
+    if not re.fullmatch(r"cuda(:\d+)?", device):
+        yield f"{path}: must be auto, cpu, cuda or cuda:N, got {device!r}"
         return
     numerics.prepare()
     import torch  # a second of start-up that only people who name a GPU pay
 
     found = torch.cuda.device_count()
-    index = int(machine.device.partition(":")[2] or 0)
+    index = int(device.partition(":")[2] or 0)
     if index >= found:
         there = f"{found} GPUs here" if found else "no GPU that torch can use here"
-        yield f"machine.device: {machine.device} is not there: {there}; use cpu or auto"
+        yield f"{path}: {device} is not there: {there}; use cpu or auto"
 
 
 def _precision(config: Config) -> Iterator[str]:

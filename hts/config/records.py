@@ -13,6 +13,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, TypeAlias, get_args
 
+from hts.models.bounds import Bounds
 from hts_envs.options import Range, option
 from hts_envs.registry import parse
 
@@ -22,6 +23,7 @@ Share: TypeAlias = Annotated[float, Range(0, 1)]
 Count: TypeAlias = Annotated[int, Range(1)]
 Workers: TypeAlias = Annotated[int, Range(1)] | Literal["auto"]
 Actors: TypeAlias = Annotated[int, Range(0, 16)] | Literal["auto"]
+Activation: TypeAlias = Literal["tanh", "relu", "elu"]
 
 _IMAGE_SHARD, _VECTOR_SHARD = 64, 4096
 """Rows of a shard whose activations stay in a processor's caches."""
@@ -72,12 +74,63 @@ class PPO:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PQL:
+    """Parallel Q-Learning: critics and a policy that learn from a replay, while steps are taken.
+
+    A window is a rollout: `rollout` steps of every replica, `beta_av` times as many updates of the
+    critics, and one of the policy for every `beta_pv` of those.
+    """
+
+    name: Literal["pql"] = option("pql", "Parallel Q-Learning, off-policy")
+    learning_rate: Positive = option(5e-4, "step size of the critics")
+    policy_learning_rate: Positive = option(5e-4, "step size of the policy")
+    optimiser: Literal["rmsprop", "adam"] = option("adam", "update rule")
+    optimiser_epsilon: Positive = option(1e-8, "added to the root of the squared gradient")
+    gamma: Share = option(0.99, "discount for each step")
+    n_step: Count = option(3, "rewards that a target adds up, as far as the episode goes")
+    tau: Share = option(0.05, "how far the target critics move towards the critics in each update")
+    batch: Count = option(8192, "transitions of an update")
+    replay: Count = option(1_000_000, "transitions that are kept")
+    warm_up: Annotated[int, Range(0)] = option(
+        32, "steps of each replica with random actions, before anything is learnt"
+    )
+    beta_av: Count = option(8, "updates of the critics for each step of all replicas (1:8)")
+    beta_pv: Count = option(2, "updates of the critics for each of the policy (1:2)")
+    policy: Literal["deterministic", "sac"] = option(
+        "deterministic", "what is learnt: one action, or a distribution whose entropy is held up"
+    )
+    critic: Literal["twin", "categorical"] = option(
+        "twin", "what each of the two critics says: a value, or a distribution over values"
+    )
+    atoms: Annotated[int, Range(2)] = option(51, "values of a categorical critic")
+    value_low: float = option(-10.0, "the lowest of them")
+    value_high: float = option(10.0, "the highest of them")
+    noise_low: NotNegative = option(0.05, "deviation of the noise on actions: of replica 0")
+    noise_high: NotNegative = option(0.8, "of the last replica; those between lie evenly between")
+    smoothing: NotNegative = option(0.0, "deviation of the noise on the targets' actions (TD3)")
+    smoothing_clip: NotNegative = option(0.5, "and how large it is at the most")
+    target_entropy: float | None = option(
+        None, "of a sac policy, in nats; none: minus one for each number of an action"
+    )
+    reward_scale: Positive = option(1.0, "learn from rewards times this")
+    max_gradient_norm: Positive = option(0.5, "gradients are scaled down to this norm")
+    critic_hidden: tuple[Count, ...] = option((512, 256, 128), "widths of the critics' layers")
+    critic_activation: Activation = option("elu", "between them")
+    critic_sees: tuple[str, ...] | None = option(
+        None, "fields of the observation that critics see, vectors all; none: all vectors"
+    )
+    policy_sees: tuple[str, ...] | None = option(
+        None, "fields that the policy sees; none: all of them"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class Mlp:
     """Fully connected layers, for observations that are vectors."""
 
     name: Literal["mlp"] = option("mlp", "fully connected layers")
     hidden: tuple[Count, ...] = option((64, 64), "width of each hidden layer")
-    activation: Literal["tanh", "relu", "elu"] = option("tanh", "between the layers")
+    activation: Activation = option("tanh", "between the layers")
     shared: bool = option(False, "policy and value use the same layers")
 
 
@@ -104,7 +157,7 @@ class Impala:
     hidden: Count = option(256, "width of the layer behind the stages")
 
 
-Algorithm: TypeAlias = A2C | PPO
+Algorithm: TypeAlias = A2C | PPO | PQL
 Model: TypeAlias = Mlp | Conv | Impala
 
 
@@ -179,11 +232,26 @@ class Experiment:
         """Parts of a minibatch; `auto` is the fewest that leave the caches' rows in each."""
         if self.shards != "auto":
             return self.shards
+        if isinstance(self.algo, PQL):
+            batch = self.algo.batch
+            return next(n for n in range(1, batch + 1) if not batch % n and batch <= n * _VECTOR_SHARD)
         largest = _VECTOR_SHARD if isinstance(self.model, Mlp) else _IMAGE_SHARD
         sequences = self.rows // self.minibatches // self.sequence_length
         whole = [n for n in range(1, sequences // _LEAST_SHARD + 1) if sequences % n == 0]
         small = (n for n in whole if sequences * self.sequence_length <= n * largest)
         return next(small, max(whole, default=1))
+
+    @property
+    def bounds(self) -> Bounds:
+        """How continuous actions come within their bounds."""
+        if isinstance(self.algo, PQL):
+            return "scaled"
+        return "squashed" if self.squash else "clipped"
+
+    @property
+    def windows(self) -> int:
+        """Rollouts that the replay of an off-policy algorithm holds; none for others."""
+        return self.algo.replay // self.rows if isinstance(self.algo, PQL) else 0
 
     @property
     def updates(self) -> int:
@@ -197,6 +265,15 @@ class Experiment:
         )
         text = json.dumps(dataclasses.asdict(spelled), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Devices:
+    """Where the networks of each role compute, where that is not `machine.device`."""
+
+    actor: str | None = option(None, "of actors, or of executors that answer themselves")
+    v_learner: str | None = option(None, "of the critics' learner; the learner of a2c and ppo")
+    p_learner: str | None = option(None, "of the policy's learner")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,6 +312,7 @@ class Machine:
         ("tensorboard",), "where curves are written besides metrics.jsonl; none: nowhere"
     )
     device: str = option("auto", "auto, cpu, cuda or cuda:N")
+    devices: Devices = field(default_factory=Devices, metadata={"help": "by role"})
     listen: str | None = option(
         None, "where simulators dial in, such as tcp://127.0.0.1:5555; none: nobody does"
     )

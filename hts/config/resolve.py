@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import typing
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,15 +53,21 @@ def resolve(layers: Iterable[Sequence[Given]]) -> Resolved:
 
 def all_paths() -> list[str]:
     """Every dotted path that any variant has."""
-    paths = []
-    for section, record in SECTIONS.items():
-        for field in dataclasses.fields(record):
-            path = f"{section}.{field.name}"
-            members = TAGGED.get(path, {})
-            paths += [path] if not members else []
-            names = dict.fromkeys(f.name for m in members.values() for f in dataclasses.fields(m))
-            paths += [f"{path}.{name}" for name in names]
-    return paths
+    return [path for section, record in SECTIONS.items() for path in _paths(section, record)]
+
+
+def _paths(prefix: str, record: type[Any]) -> Iterator[str]:
+    hints = typing.get_type_hints(record)
+    for field in dataclasses.fields(record):
+        path = f"{prefix}.{field.name}"
+        if path in TAGGED:
+            variants_of = TAGGED[path].values()
+            names = dict.fromkeys(f.name for m in variants_of for f in dataclasses.fields(m))
+            yield from (f"{path}.{name}" for name in names)
+        elif dataclasses.is_dataclass(hints[field.name]):
+            yield from _paths(path, hints[field.name])
+        else:
+            yield path
 
 
 def full_path(path: str) -> str:
@@ -112,6 +118,8 @@ def _record(
         path = f"{prefix}.{field.name}"
         if path in TAGGED:
             values[field.name] = _variant(path, chosen, problems)
+        elif dataclasses.is_dataclass(hints[field.name]):
+            values[field.name] = _record(hints[field.name], path, chosen, problems)
         elif path in chosen:
             given = chosen[path]
             try:

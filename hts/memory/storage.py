@@ -71,10 +71,15 @@ class Storage:
         for name in self.fields:
             self.arrays[f"frames.{name}"][replicas, place] = observation[name]
 
-    def write_final(self, replicas: Any, observation: Observation) -> None:
-        """The observation behind a truncation: seen by nobody but the value function."""
+    def write_final(self, replicas: Any, step: int, observation: Observation) -> None:
+        """The observation behind a truncation in this step: seen by nobody but the value
+        function."""
         for name in self.fields:
-            self.arrays[f"finals.{name}"][replicas] = observation[name]
+            self.arrays[f"finals.{name}"][replicas, step % self.sizes.finals] = observation[name]
+
+    def _finals(self, name: str, rows: Rows) -> Array:
+        finals = self.arrays[f"finals.{name}"]
+        return np.asarray(finals[rows.replicas, rows.steps % self.sizes.finals])
 
     def take_over(self, older: Storage, replicas: Any) -> None:
         """Begin where `older` ended: its last frames are the first stack's history."""
@@ -108,7 +113,7 @@ class Storage:
 
     def _newest(self, name: str, rows: Rows) -> Array:
         if rows.final:
-            return np.asarray(self.arrays[f"finals.{name}"][rows.replicas])
+            return self._finals(name, rows)
         replicas, steps = rows.place
         return np.array(self.arrays[f"frames.{name}"][replicas, self.sizes.history + steps])
 
@@ -121,7 +126,7 @@ class Storage:
             for back in range(self.sizes.history, int(rows.final) - 1, -1)
         ]
         if rows.final:
-            parts.append(self.arrays[f"finals.{name}"][rows.replicas])
+            parts.append(self._finals(name, rows))
         if parts[0].ndim <= 2:  # (rows, agents): a number for each agent becomes a vector
             return np.stack(parts, axis=-1)
         return _side_by_side(parts)

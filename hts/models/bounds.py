@@ -6,7 +6,7 @@ What was drawn is what is stored and learnt from. NumPy only: executors need no 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -14,15 +14,20 @@ from hts_envs.contract import Array, Box, Spaces
 
 Taken: TypeAlias = Callable[[Array], Array]
 
+Bounds: TypeAlias = Literal["clipped", "squashed", "scaled"]
+"""How numbers come within their bounds: cut off, through tanh, or from [-1, 1]."""
 
-def taken_in(spaces: Spaces, *, squash: bool = False) -> Taken:
+
+def taken_in(spaces: Spaces, bounds: Bounds = "clipped") -> Taken:
     """What the actions in a storage mean to the simulators of these spaces."""
     if not isinstance(spaces.action, Box):
         return as_drawn
     low = np.asarray(spaces.action.low, np.float32)
     high = np.asarray(spaces.action.high, np.float32)
-    if squash:
+    if bounds == "squashed":
         return lambda drawn: squashed(drawn, low, high)
+    if bounds == "scaled":
+        return lambda drawn: scaled(drawn, low, high)
     return lambda drawn: np.clip(drawn, low, high)
 
 
@@ -37,5 +42,10 @@ def squashed(drawn: Array, low: Array, high: Array) -> Array:
     Every number by itself: its bits do not depend on the array that it stands in. Roundings may
     leave the bounds, so the result is clipped.
     """
-    share = (np.tanh(drawn, dtype=np.float32) + np.float32(1.0)) * np.float32(0.5)
+    return scaled(np.tanh(drawn, dtype=np.float32), low, high)
+
+
+def scaled(drawn: Array, low: Array, high: Array) -> Array:
+    """From [-1, 1], which is laid over the bounds."""
+    share = (drawn.astype(np.float32, copy=False) + np.float32(1.0)) * np.float32(0.5)
     return np.clip(np.asarray(low + share * (high - low), np.float32), low, high)

@@ -146,14 +146,14 @@ class Squashed(Gaussian):
         self._shares = torch.from_numpy(shares[shares > _SMALLEST_SHARE].astype(np.float32))
 
     def log_prob(self, head: Tensor, action: Tensor) -> Tensor:
-        slopes = _log_slope(action.reshape(len(action), -1))
+        slopes = log_slope(action.reshape(len(action), -1))
         return super().log_prob(head, action) - slopes.sum(-1) - self._scale
 
     def entropy(self, head: Tensor) -> Tensor:
         if self._nodes.device != head.device:
             self._nodes, self._shares = self._nodes.to(head.device), self._shares.to(head.device)
         mean, log_deviation = head.unsqueeze(-1).chunk(2, -2)
-        slopes = _log_slope(mean + log_deviation.exp() * self._nodes)
+        slopes = log_slope(mean + log_deviation.exp() * self._nodes)
         return super().entropy(head) + (slopes * self._shares).sum((-1, -2)) + self._scale
 
 
@@ -184,7 +184,7 @@ _NODES = 32
 _SMALLEST_SHARE = 1e-10  # nodes that count for less are left out: 22 remain
 
 
-def _log_slope(u: Tensor) -> Tensor:
+def log_slope(u: Tensor) -> Tensor:
     """log(1 - tanh(u)^2), where that difference itself would be 0 from |u| = 9 on."""
     size = u.abs()
     return 2.0 * (math.log(2.0) - size - torch.log1p(torch.exp(-2.0 * size)))

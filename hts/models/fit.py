@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
-from hts.config import Conv, Experiment, Mlp
-from hts.models.spaces import is_image, stacked
+from hts.config import PQL, Conv, Experiment, Mlp
+from hts.models.spaces import critic_fields, is_image, policy_fields, stacked
 from hts_envs.contract import Box, Space, Spaces
 
 _SMALLEST = 36  # what three convolutions of 8x8/4, 4x4/2 and 3x3/1 leave one pixel of
@@ -13,12 +15,15 @@ _SMALLEST = 36  # what three convolutions of 8x8/4, 4x4/2 and 3x3/1 leave one pi
 
 def misfits(experiment: Experiment, spaces: Spaces) -> list[str]:
     """Sentences that say why this model cannot see or act in this world; empty when it can."""
+    taught = _taught(experiment, spaces)
+    if taught:
+        return taught
     return [*_unseen(experiment, spaces), *_unbounded(experiment, spaces.action)]
 
 
 def _unbounded(experiment: Experiment, action: Space) -> list[str]:
     """Why actions cannot be squashed, if they shall be."""
-    if not experiment.squash:
+    if experiment.bounds == "clipped":
         return []
     if not isinstance(action, Box):
         return [
@@ -29,15 +34,15 @@ def _unbounded(experiment: Experiment, action: Space) -> list[str]:
     finite = np.isfinite(low).all() and np.isfinite(high).all()
     if finite and np.all(low < high) and np.all(high - low < np.finfo(np.float32).max):
         return []
-    return [
-        f"experiment.squash: the actions of {experiment.env} lie between {action.low} and "
-        f"{action.high}, and squashing needs a finite low and a finite high above it everywhere; "
-        "leave it out, and actions are clipped"
-    ]
+    lie = f"the actions of {experiment.env} lie between {action.low} and {action.high}"
+    needs = "needs a finite low and a finite high above it everywhere"
+    if not experiment.squash:
+        return [f"experiment.algo: {lie}, and pql {needs}; use ppo, which clips them"]
+    return [f"experiment.squash: {lie}, and squashing {needs}; leave it out, and actions are clipped"]
 
 
 def _unseen(experiment: Experiment, spaces: Spaces) -> list[str]:
-    seen = stacked(spaces, experiment.frame_stack)
+    seen = policy_fields(experiment, spaces)
     images = {name: space.shape for name, space in seen.items() if is_image(space)}
     listed = ", ".join(f"{name} {shape}" for name, shape in images.items())
     model = experiment.model
@@ -59,5 +64,45 @@ def _unseen(experiment: Experiment, spaces: Spaces) -> list[str]:
         return [
             f"experiment.model: conv needs images of at least {_SMALLEST}x{_SMALLEST}, and "
             f"{experiment.env} shows {height}x{width}; use --set model=impala"
+        ]
+    return []
+
+
+def _taught(experiment: Experiment, spaces: Spaces) -> list[str]:
+    """Why critics cannot teach a policy in this world, if they shall."""
+    algo = experiment.algo
+    if not isinstance(algo, PQL):
+        return []
+    if spaces.agents > 1:
+        return [f"experiment.algo: pql is for one agent, and {experiment.env} has {spaces.agents}"]
+    if not isinstance(spaces.action, Box):
+        return [
+            f"experiment.algo: the actions of {experiment.env} are choices ({spaces.action}), and "
+            "pql learns continuous ones; use ppo or a2c"
+        ]
+    there = stacked(spaces, experiment.frame_stack)
+    return [
+        *_unnamed("policy_sees", algo.policy_sees, there),
+        *_unnamed("critic_sees", algo.critic_sees, there),
+        *_no_vectors(experiment, spaces),
+    ]
+
+
+def _unnamed(option: str, named: tuple[str, ...] | None, there: Mapping[str, Space]) -> list[str]:
+    return [
+        f"experiment.algo.{option}: there is no field {name!r}; there are {', '.join(there)}"
+        for name in named or ()
+        if name not in there
+    ]
+
+
+def _no_vectors(experiment: Experiment, spaces: Spaces) -> list[str]:
+    seen = critic_fields(experiment, spaces)
+    images = ", ".join(name for name, space in seen.items() if is_image(space))
+    if images or not seen:
+        shown = f"{images} is an image" if images else f"{experiment.env} shows images only"
+        return [
+            f"experiment.algo.critic_sees: critics see vectors, and {shown}; name fields that are "
+            "vectors, or choose another observation of this world"
         ]
     return []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import TypeAlias
 
@@ -13,6 +13,7 @@ from torch.nn import functional
 from hts.config import Conv, Impala, Mlp
 from hts.models.linear import WideLinear
 from hts.models.sparse import SparseConv2d
+from hts_envs.contract import Box, Discrete, Space
 
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "tanh": torch.tanh_,
@@ -22,6 +23,25 @@ _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 Stack: TypeAlias = list[tuple[Tensor, Tensor]]
 """Weight and bias of each layer, first to last."""
+
+
+def activation(name: str) -> Callable[[Tensor], Tensor]:
+    """What stands between two layers."""
+    return _ACTIVATIONS[name]
+
+
+def vectors(rows: Mapping[str, Tensor], spaces: Mapping[str, Space]) -> list[Tensor]:
+    """Rows of each of these fields as vectors: numbers as they are, choices one-hot."""
+    return [_vector(rows[name], space) for name, space in spaces.items()]
+
+
+def _vector(rows: Tensor, space: Space) -> Tensor:
+    if isinstance(space, Box):
+        return rows.reshape(len(rows), -1).float()
+    if isinstance(space, Discrete):
+        return functional.one_hot(rows, space.n).float()
+    hot = [functional.one_hot(rows[:, i], n) for i, n in enumerate(space.nvec)]
+    return torch.cat(hot, -1).float()
 
 
 class Dense(nn.Module):

@@ -1,13 +1,12 @@
 """A policy with its value function: one flat vector of parameters, one forward for many rows.
 
-The parameters of the modules are views of one vector, so that a version is one copy, a gradient
-is one vector, and nothing walks over named parameters. A row is one agent of one replica. Where
-every agent has a network of its own, the vector holds them one after the other.
+A row is one agent of one replica. Where every agent has a network of its own, the vector holds
+them one after the other.
 """
 
 from __future__ import annotations
 
-import copy
+import dataclasses
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,13 +15,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from hts.config import Conv, Experiment, Impala, Mlp
+from hts.config import PQL, Conv, Experiment, Impala, Mlp
 from hts.determinism.keys import Purpose, key
 from hts.models.distributions import Distribution, distribution
-from hts.models.networks import Convolutions, Dense, Residual
+from hts.models.exploring import Deterministic, Stochastic, Taught
+from hts.models.flat import Flat
+from hts.models.networks import Convolutions, Dense, Residual, vectors
 from hts.models.recurrent import Cell, make_cell
-from hts.models.spaces import is_image, stacked, vector_width
-from hts_envs.contract import Array, Box, Discrete, Observation, Space, Spaces
+from hts.models.spaces import is_image, policy_fields, vector_width
+from hts_envs.contract import Array, Observation, Spaces
 from hts_envs.randomness import uniform
 
 
@@ -42,28 +43,34 @@ class Network(nn.Module):
 
     def __init__(self, experiment: Experiment, spaces: Spaces) -> None:
         super().__init__()
-        self.spaces = stacked(spaces, experiment.frame_stack)
+        self.spaces = policy_fields(experiment, spaces)
         self.images = [name for name, space in self.spaces.items() if is_image(space)]
-        vectors = sum(vector_width(s) for n, s in self.spaces.items() if n not in self.images)
-        self.distribution: Distribution = distribution(spaces.action, squash=experiment.squash)
+        self._vectors = {n: s for n, s in self.spaces.items() if n not in self.images}
+        width = sum(map(vector_width, self._vectors.values()))
+        self.distribution = _distribution(experiment, spaces)
+        taught = isinstance(self.distribution, Taught)
         model = experiment.model
         self.is_sparse = False
         if isinstance(model, Mlp):
+            model = dataclasses.replace(model, shared=True) if taught else model
             assert not self.images, "an mlp sees vectors only: config.fit says so to the user"
-            self.torso: nn.Module = Dense(model, vectors)
+            self.torso: nn.Module = Dense(model, width)
             features, together = self.torso.features, self.torso.together
         else:
             (image,) = self.images
             self.torso = _image_torso(model, self.spaces[image].shape)
             self.is_sparse = isinstance(model, Conv) and model.first == "sparse"
-            features = together = self.torso.features + vectors
+            features = together = self.torso.features + width
         self.cell: Cell | None = None
         if experiment.recurrent != "none":
             features = experiment.recurrent_units
             self.cell = make_cell(experiment.recurrent, together, features)
         self.policy = nn.Linear(features, self.distribution.size - self.distribution.scale_free)
-        self.value = nn.Linear(features, 1)
+        # What critics teach has no value of its own, and maybe a temperature for its entropy.
+        self.value = None if taught else nn.Linear(features, 1)
         self.deviation = nn.Parameter(torch.zeros(self.distribution.scale_free))
+        is_soft = isinstance(self.distribution, Stochastic)
+        self.log_temperature = nn.Parameter(torch.zeros(int(is_soft)))
 
     def forward(self, observation: dict[str, Tensor], state: Tensor | None = None) -> Answer:
         """The answer to each row by itself."""
@@ -82,25 +89,23 @@ class Network(nn.Module):
 
     def _features(self, observation: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         """Features for the policy and for the value; the same tensor where they share layers."""
-        vectors = [
-            _vector(observation[name], space)
-            for name, space in self.spaces.items()
-            if name not in self.images
-        ]
+        beside = vectors(observation, self._vectors)
         if not self.images:
-            found: tuple[Tensor, Tensor] = self.torso(_joined(vectors))
+            found: tuple[Tensor, Tensor] = self.torso(_joined(beside))
             return found
-        features = _joined([self.torso(observation[self.images[0]]), *vectors])
+        features = _joined([self.torso(observation[self.images[0]]), *beside])
         return features, features
 
     def _said(self, features: Tensor, for_value: Tensor, state: Tensor | None = None) -> Answer:
         head = self.policy(features)
         if len(self.deviation):
             head = torch.cat([head, self.deviation.expand(len(head), -1)], -1)
+        if self.value is None:
+            return Answer(head, head.new_zeros(len(head)), state)
         return Answer(head, self.value(for_value).squeeze(-1), state)
 
 
-class Policy:
+class Policy(Flat[Network]):
     """One network for all agents, or one for each; parameters and gradients are one flat vector.
 
     `parts` is the number of networks, whose parameters stand one after the other in the vector;
@@ -108,43 +113,22 @@ class Policy:
     """
 
     def __init__(self, experiment: Experiment, spaces: Spaces, device: str = "cpu") -> None:
-        self.device = torch.device(device)
         self.agents = spaces.agents
         self.parts = spaces.agents if experiment.policies == "separate" else 1
         self.state_size = experiment.state_size
         with torch.random.fork_rng(devices=[]):  # modules draw weights, which are replaced
-            made = [Network(experiment, spaces).to(self.device) for _ in range(self.parts)]
-        self.networks = made
-        self.network = made[0]
+            made = [Network(experiment, spaces) for _ in range(self.parts)]
+        super().__init__(made, torch.device(device))
+        self.network = self.networks[0]
         self.distribution = self.network.distribution
-        self.size = sum(p.numel() for network in made for p in network.parameters())
-        self.vector = torch.zeros(self.size, device=self.device)
-        self.gradient = torch.zeros(self.size, device=self.device)
-        self._bind()
-
-    def _bind(self) -> None:
-        """Make the parameters and their gradients views of the two vectors."""
-        begin = 0
-        for parameter in (p for network in self.networks for p in network.parameters()):
-            end = begin + parameter.numel()
-            parameter.data = self.vector[begin:end].view(parameter.shape)
-            parameter.grad = self.gradient[begin:end].view(parameter.shape)
-            begin = end
+        self._sees = tuple(self.network.spaces)
 
     def twin(self) -> Policy:
-        """Networks on the same parameters, with a gradient of their own: for one more thread."""
-        twin = copy.copy(self)
-        twin.networks = copy.deepcopy(self.networks)
+        """With distributions of its own, too."""
+        twin = super().twin()
         twin.network = twin.networks[0]
         twin.distribution = twin.network.distribution
-        twin.gradient = torch.zeros_like(self.gradient)
-        twin._bind()
         return twin
-
-    def load(self, parameters: Tensor) -> None:
-        """Compute with these parameters from now on; they are copied, never aliased."""
-        assert parameters.shape == self.vector.shape, "a version of another network"
-        self.vector.copy_(parameters)
 
     def answer(self, observation: Observation, state: Array | None = None) -> Answer:
         """The answer for arrays whose leading axes are replicas and agents.
@@ -188,7 +172,7 @@ class Policy:
     def _rows(self, observation: Observation, agents: slice, leading: int) -> dict[str, Tensor]:
         """Arrays whose last leading axis is agents as tensors of rows of some of them."""
         chosen = (slice(None),) * (leading - 1) + (agents,)
-        return {name: self._tensor(array[chosen], leading) for name, array in observation.items()}
+        return {name: self._tensor(observation[name][chosen], leading) for name in self._sees}
 
     def _tensor(self, array: Array, leading: int) -> Tensor:
         rows = torch.from_numpy(array.reshape(-1, *array.shape[leading:]))
@@ -214,14 +198,28 @@ def _initialise(network: Network, generator: torch.Generator) -> None:
         if not isinstance(module, (nn.Linear, nn.Conv2d)) or module in by_themselves:
             continue
         gain = {id(network.policy): 0.01, id(network.value): 1.0}.get(id(module), math.sqrt(2.0))
-        weight = torch.empty(module.weight.shape)
-        nn.init.orthogonal_(weight, gain, generator=generator)
-        module.weight.data.copy_(weight)
-        assert module.bias is not None, "every layer has a bias"
-        module.bias.data.zero_()
+        orthogonal(module, gain, generator)
     if network.cell is not None:
         network.cell.initialise(generator)
     network.deviation.data.zero_()
+    network.log_temperature.data.zero_()
+
+
+def orthogonal(layer: nn.Linear | nn.Conv2d, gain: float, generator: torch.Generator) -> None:
+    """An orthogonal weight of this gain, and no bias."""
+    weight = torch.empty(layer.weight.shape)
+    nn.init.orthogonal_(weight, gain, generator=generator)
+    layer.weight.data.copy_(weight)
+    assert layer.bias is not None, "every layer has a bias"
+    layer.bias.data.zero_()
+
+
+def _distribution(experiment: Experiment, spaces: Spaces) -> Distribution:
+    """What the policy's head means."""
+    if not isinstance(experiment.algo, PQL):
+        return distribution(spaces.action, squash=experiment.squash)
+    numbers = vector_width(spaces.action)
+    return (Stochastic if experiment.algo.policy == "sac" else Deterministic)(numbers)
 
 
 def _interleaved(answers: list[Answer]) -> Answer:
@@ -240,16 +238,6 @@ def _both(features: Tensor, for_value: Tensor) -> Tensor:
 
 def _joined(parts: list[Tensor]) -> Tensor:
     return torch.cat(parts, -1) if len(parts) > 1 else parts[0]
-
-
-def _vector(rows: Tensor, space: Space) -> Tensor:
-    """Rows of one field as vectors: numbers as they are, choices one-hot."""
-    if isinstance(space, Box):
-        return rows.reshape(len(rows), -1).float()
-    if isinstance(space, Discrete):
-        return nn.functional.one_hot(rows, space.n).float()
-    hot = [nn.functional.one_hot(rows[:, i], n) for i, n in enumerate(space.nvec)]
-    return torch.cat(hot, -1).float()
 
 
 def _image_torso(model: Conv | Impala, shape: tuple[int, ...]) -> Convolutions | Residual:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from hts.config import PQL, Experiment
 from hts_envs.contract import Box, Discrete, MultiDiscrete, Space, Spaces
 
 
@@ -22,6 +23,24 @@ def vector_width(space: Space) -> int:
     if isinstance(space, Box):
         return math.prod(space.shape)
     return space.n if isinstance(space, Discrete) else sum(space.nvec)
+
+
+def critic_fields(experiment: Experiment, spaces: Spaces) -> dict[str, Space]:
+    """The fields that critics see: those that are named, or all that are vectors."""
+    algo = experiment.algo
+    assert isinstance(algo, PQL), "critics are for what is learnt from a replay"
+    there = stacked(spaces, experiment.frame_stack)
+    if algo.critic_sees is None:
+        return {name: space for name, space in there.items() if not is_image(space)}
+    return {name: space for name, space in there.items() if name in algo.critic_sees}
+
+
+def policy_fields(experiment: Experiment, spaces: Spaces) -> dict[str, Space]:
+    """The fields that the policy sees."""
+    algo, there = experiment.algo, stacked(spaces, experiment.frame_stack)
+    if not isinstance(algo, PQL) or algo.policy_sees is None:
+        return there
+    return {name: space for name, space in there.items() if name in algo.policy_sees}
 
 
 def _stack(space: Space, frames: int) -> Space:

@@ -186,7 +186,7 @@ class Block(ABC):
         final = np.flatnonzero(result.truncated & ~result.terminated)
         if len(final):
             behind = {name: array[final] for name, array in observation.items()}
-            storage.write_final(self._numbers[final], behind)
+            storage.write_final(self._numbers[final], step, behind)
         for row in ended:
             if row not in self._lost:
                 facts = self._facts(result, int(row))

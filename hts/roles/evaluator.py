@@ -179,7 +179,7 @@ class Evaluator:
         self._storages = (Storage(sizes, spaces), Storage(sizes, spaces))
         self._greedy = greedy
         self._actor = Actor(self._policy, padding, simulators.rows)
-        self._taken = taken_in(spaces, squash=experiment.squash)
+        self._taken = taken_in(spaces, experiment.bounds)
         self._playing: dict[int, int] = {}  # row to the number of its episode
         self._life = np.zeros(simulators.rows, np.int64)  # parts of a game that were ended before
 

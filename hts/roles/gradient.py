@@ -1,29 +1,17 @@
-"""The gradient of a minibatch, shard after shard, on one thread or several.
-
-A minibatch is cut into shards. Each shard's gradient is computed by itself, on one thread, and
-shards are added in their order: ((g0 + g1) + g2) + ... So it does not matter how many workers
-share them. They are worked in waves of one shard for each worker:
-
-    the caller's thread    g0 onto 0    + g1    g2 onto that    + g3    ...
-    a second worker        g1                   g3
-
-The caller's thread lets autograd add its shard to the sum in place; every other worker has a
-network on the same parameters with a gradient of its own, which is added when its turn has come.
-"""
+"""The gradient of a minibatch of a rollout, shard after shard (`hts.roles.sharded`)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, fields
 
 import numpy as np
 
-from hts.config import A2C, PPO, Experiment
+from hts.config import A2C, PPO, PQL, Experiment
 from hts.learn.losses import Columns, Losses, a2c_loss, ppo_loss
 from hts.learn.normalise import ObservationScale
 from hts.memory.storage import Rows, Storage
 from hts.models.policy import Answer, Policy
+from hts.roles.sharded import Sharded
 from hts_envs.contract import Array
 
 
@@ -88,11 +76,11 @@ class Gradients:
     """Leaves the gradient of a minibatch's mean loss in the policy's gradient."""
 
     def __init__(self, experiment: Experiment, policy: Policy, workers: int) -> None:
+        assert not isinstance(experiment.algo, PQL), "its learners are others"
         self._algo: A2C | PPO = experiment.algo
         self._shards = experiment.shard_count
         self._policy = policy
-        self._twins = [policy.twin() for _ in range(workers - 1)]
-        self._threads = ThreadPoolExecutor(workers - 1, "learner") if workers > 1 else None
+        self._sharded = Sharded(policy, workers)
 
     def compute(self, minibatch: Minibatch) -> list[Losses]:
         """The losses of each shard; the gradient is that of the mean over all rows.
@@ -101,42 +89,20 @@ class Gradients:
         """
         rows = len(minibatch.columns.action) // self._policy.parts
         self._policy.gradient.zero_()
-        shards, workers = minibatch.shards(self._shards), len(self._twins) + 1
-        found: list[Losses] = []
-        for begin in range(0, len(shards), workers):
-            found += self._wave(shards[begin : begin + workers], rows)
-        return found
 
-    def _wave(self, shards: Sequence[Minibatch], rows: int) -> list[Losses]:
-        """One shard for each worker; an error in any of them is raised when all have ended."""
-        beside = list(zip(self._twins, shards[1:], strict=False))
-        if self._threads is None or not beside:
-            return [self._backward(self._policy, shards[0], rows)]
-        running = [self._threads.submit(self._alone, twin, shard, rows) for twin, shard in beside]
-        try:
-            found = [self._backward(self._policy, shards[0], rows)]
-        finally:
-            wait(running)
-        for (twin, _), future in zip(beside, running, strict=True):
-            found.append(future.result())
-            self._policy.gradient.add_(twin.gradient)
-        return found
+        def backward(policy: Policy, shard: Minibatch) -> Losses:
+            losses = self._losses(policy, shard)
+            (losses.total / rows).backward()  # type: ignore[no-untyped-call]
+            return losses
 
-    def _alone(self, twin: Policy, shard: Minibatch, rows: int) -> Losses:
-        twin.gradient.zero_()
-        return self._backward(twin, shard, rows)
+        return self._sharded.add(minibatch.shards(self._shards), backward)
 
-    def _backward(self, policy: Policy, shard: Minibatch, rows: int) -> Losses:
-        """Add a shard's gradient to that of this network."""
+    def _losses(self, policy: Policy, shard: Minibatch) -> Losses:
         answer, actions = shard.seen.answer(policy, shard.rows), policy.distribution
         if isinstance(self._algo, PPO):
-            losses = ppo_loss(self._algo, actions, answer, shard.columns)
-        else:
-            losses = a2c_loss(self._algo, actions, answer, shard.columns)
-        (losses.total / rows).backward()  # type: ignore[no-untyped-call]
-        return losses
+            return ppo_loss(self._algo, actions, answer, shard.columns)
+        return a2c_loss(self._algo, actions, answer, shard.columns)
 
     def close(self) -> None:
         """End the threads."""
-        if self._threads is not None:
-            self._threads.shutdown()
+        self._sharded.close()

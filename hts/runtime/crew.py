@@ -73,7 +73,7 @@ def make_blocks(
     experiment: Experiment, spec: Spec, spaces: Spaces, parts: list[range]
 ) -> list[Block]:
     """Build the simulators of these parts of the replicas, and only those."""
-    taken, seed = taken_in(spaces, squash=experiment.squash), experiment.seed
+    taken, seed = taken_in(spaces, experiment.bounds), experiment.seed
     blocks: list[Block] = []
     for part in parts:
         worlds = make_worlds(spec, part, seed)

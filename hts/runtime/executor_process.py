@@ -95,7 +95,7 @@ def _remote(pipe: Pipe, given: Assignment, bell: Doorbell, *, began: bool) -> _K
 
     assert given.remote is not None, "somewhere they dial in"
     experiment, spaces = given.terms.experiment, given.terms.memory.blueprint.spaces
-    taken = taken_in(spaces, squash=experiment.squash)
+    taken = taken_in(spaces, experiment.bounds)
     blocks = [
         RemoteBlock(seat, part, taken, experiment.seed, spaces)
         for seat, part in enumerate(_parts(given))

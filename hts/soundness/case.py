@@ -18,6 +18,7 @@ import numpy as np
 from hts.config import Experiment
 from hts.errors import WrongUsage
 from hts.memory.storage import Storage
+from hts.models.bounds import Bounds
 from hts.report.run_directory import versions
 from hts.report.sealed import Damaged, Sealed, seal, unseal
 from hts_envs.contract import Array
@@ -60,7 +61,7 @@ class Case:
 
     env: str
     seed: int
-    squash: bool
+    bounds: Bounds
     replicas: range
     failed: int | None  # the replica; None where it is not known, or a whole batched world did
     failure: Failure
@@ -88,7 +89,7 @@ class Case:
         case = Case(
             experiment.env,
             experiment.seed,
-            experiment.squash,
+            experiment.bounds,
             replicas,
             None if row is None else replicas[row],
             failure,
@@ -143,7 +144,7 @@ class Case:
         facts = {
             "env": self.env,
             "seed": self.seed,
-            "squash": self.squash,
+            "bounds": self.bounds,
             "first": self.replicas.start,
             "failed": self.failed,
             "kind": self.failure.kind.value,
@@ -168,7 +169,7 @@ class Case:
         return Case(
             facts["env"],
             facts["seed"],
-            facts["squash"],
+            facts["bounds"],
             range(first, first + len(arrays["episode"])),
             facts["failed"],
             Failure(Kind(facts["kind"]), facts["words"]),

@@ -175,7 +175,7 @@ class _Play:
         self._case = case
         self._watch = watch
         self._numbers = np.array(case.replicas)
-        self._taken = taken_in(subject.spaces, squash=case.squash)
+        self._taken = taken_in(subject.spaces, case.bounds)
         self._eldest = int(np.argmax(case.age))
         spaces = subject.spaces
         self._seen = {

@@ -157,7 +157,7 @@ def test_what_worlds_keep_and_change_is_their_own() -> None:
     np.testing.assert_array_equal(storage.action, actions)
     seen = storage.arrays["frames.observation"][0, :, 0, 0].tolist()
     assert seen == [-1, 1, 2, -1, 4, 5]
-    assert storage.arrays["finals.observation"][0, 0].tolist() == [3, 3, 3]
+    assert storage.arrays["finals.observation"][0, 0, 0].tolist() == [3, 3, 3]
     assert storage.reward[1, :, 0].tolist() == [1, 2, 3, 4, 5]
 
 

@@ -141,7 +141,7 @@ def test_all_problems_are_told_at_once_with_their_origin(tmp_path: Path) -> None
     [
         ("learning_rat=1", "did you mean 'learning_rate'"),
         ("name=ppo", "could be experiment.algo.name or experiment.model.name"),
-        ("algo=pqo", "there is no algo 'pqo' (did you mean 'ppo'?)"),
+        ("algo=pp0", "there is no algo 'pp0' (did you mean 'ppo'?)"),
         ("model=transformer", "there is no model 'transformer' (known: conv, impala, mlp)"),
         ("schedule=fast", "must be one of hts, sync, got 'fast'"),
         ("seed=-1", "must be at least 0, got -1"),

@@ -225,7 +225,7 @@ def test_squashed_actions_lie_within_their_bounds() -> None:
     np.testing.assert_allclose(found[3], expected, rtol=1e-6)
     box = Box((3,), "float32", tuple(low.tolist()), tuple(high.tolist()))
     spaces = Spaces({}, box)
-    assert taken_in(spaces, squash=True)(drawn).tobytes() == found.tobytes()
+    assert taken_in(spaces, "squashed")(drawn).tobytes() == found.tobytes()
     assert np.array_equal(taken_in(spaces)(drawn), np.clip(drawn, low, high))
     assert taken_in(Spaces({}, Discrete(3))) is as_drawn
 

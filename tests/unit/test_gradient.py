@@ -227,7 +227,7 @@ def of_agent(storage: Storage, one: Experiment, agent: int) -> Storage:
     alone = spaces_of(one)
     found = Storage(Sizes.of(one, alone), alone)
     for name, array in storage.arrays.items():
-        axis = {"frames.observation": 2, "finals.observation": 1}.get(name, 2)
+        axis = {"frames.observation": 2, "finals.observation": 2}.get(name, 2)
         shared = name in ("age", "episode", "key", "terminated", "truncated")
         found.arrays[name][:] = array if shared else array.take([agent], axis)
     found.version = storage.version

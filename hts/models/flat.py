@@ -1,0 +1,54 @@
+"""Networks whose parameters are one vector, and whose gradients are another.
+
+A version is then one copy, a gradient is one vector, an optimiser's step one formula, and nothing
+walks over named parameters.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from typing import Generic, Self, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+Net = TypeVar("Net", bound=nn.Module)
+
+
+class Flat(Generic[Net]):
+    """These networks, one after the other in the vector."""
+
+    def __init__(self, networks: Sequence[Net], device: torch.device) -> None:
+        self.device = device
+        self.networks = [network.to(device) for network in networks]
+        self.size = sum(parameter.numel() for parameter in self._parameters())
+        self.vector = torch.zeros(self.size, device=device)
+        self.gradient = torch.zeros(self.size, device=device)
+        self._bind()
+
+    def _parameters(self) -> Iterator[nn.Parameter]:
+        for network in self.networks:
+            yield from network.parameters()
+
+    def _bind(self) -> None:
+        """Make the parameters and their gradients views of the two vectors."""
+        begin = 0
+        for parameter in self._parameters():
+            end = begin + parameter.numel()
+            parameter.data = self.vector[begin:end].view(parameter.shape)
+            parameter.grad = self.gradient[begin:end].view(parameter.shape)
+            begin = end
+
+    def twin(self) -> Self:
+        """Networks on the same parameters, with a gradient of their own: for one more thread."""
+        twin = copy.copy(self)
+        twin.networks = copy.deepcopy(self.networks)
+        twin.gradient = torch.zeros_like(self.gradient)
+        twin._bind()
+        return twin
+
+    def load(self, parameters: Tensor) -> None:
+        """Compute with these parameters from now on; they are copied, never aliased."""
+        assert parameters.shape == self.vector.shape, "a version of another network"
+        self.vector.copy_(parameters)
