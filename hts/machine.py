@@ -37,7 +37,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hts.config import Experiment
-from hts_envs.contract import Array, Box, Spaces
+from hts_envs.contract import Array, Box, Space, Spaces
 
 ALIVE = 3
 """Versions in memory: two that are acted with, and one being published."""
@@ -157,13 +157,39 @@ def desk_arrays(blocks: int, executors: int, replicas: int) -> tuple[SharedArray
 
 def learnt_arrays(kept: Mapping[str, Array]) -> tuple[SharedArray, ...]:
     """How far the learner has come: two places for what it keeps, used in turn."""
+    chain = SharedArray("chain", (2, HASH), "uint8", "learner", "learner")
+    return (*_turns(kept, "learner"), chain)
+
+
+def beside_arrays(kept: Mapping[str, Array]) -> tuple[SharedArray, ...]:
+    """How far the P-learner has come, with what it keeps, and hands over."""
+    return _turns(kept, "P-learner")
+
+
+def _turns(kept: Mapping[str, Array], writer: str) -> tuple[SharedArray, ...]:
     return (
-        SharedArray("learnt", (1,), "int64", "learner", "learner"),
-        SharedArray("chain", (2, HASH), "uint8", "learner", "learner"),
+        SharedArray("learnt", (1,), "int64", writer, "learners"),
         *(
-            SharedArray(f"kept.{name}", (2, *array.shape), str(array.dtype), "learner", "learner")
+            SharedArray(f"kept.{name}", (2, *array.shape), str(array.dtype), writer, "learners")
             for name, array in kept.items()
         ),
+    )
+
+
+def replay_arrays(
+    sizes: Sizes, windows: int, seen: Mapping[str, Space], action: Space
+) -> tuple[SharedArray, ...]:
+    """The latest windows of an off-policy run, with what its learners see of the observations.
+
+    The learner writes window v in its turn v; nobody reads the place that it stands in then.
+    """
+    lead = (windows * sizes.steps, sizes.replicas)
+    shown = [(f"{kind}.{name}", s) for name, s in seen.items() for kind in ("seen", "behind")]
+    plain = (("reward", "float32"), ("terminated", "bool"), ("truncated", "bool"))
+    return (
+        *(SharedArray(n, (*lead, *s.shape), s.dtype, "learner", "learners") for n, s in shown),
+        SharedArray("action", (*lead, *action.shape), action.dtype, "learner", "learners"),
+        *(SharedArray(name, lead, dtype, "learner", "learners") for name, dtype in plain),
     )
 
 
@@ -176,5 +202,5 @@ SINCE, DOING = len(TIMES), len(TIMES) + 1
 
 
 def clock_arrays(roles: int) -> tuple[SharedArray, ...]:
-    """A row for each executor, then each actor, then the learner; written by its owner."""
+    """A row for each executor, each actor, a P-learner, the learner; written by its owner."""
     return (SharedArray("times", (roles, len(TIMES) + 2), "float64", "all", "report"),)

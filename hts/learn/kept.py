@@ -37,15 +37,11 @@ class Kept:
         """All of it, by name; to be copied before the next update."""
         reward = self.reward_scale
         moments = (reward.moments.count, float(reward.moments.mean), float(reward.moments.squares))
-        found = {
+        return {
             "reward.running": reward.running,
             "reward.moments": np.array(moments),
-            "optimiser.square": self.optimiser.square.cpu().numpy(),
+            **state_of(self.optimiser),
         }
-        if isinstance(self.optimiser, Adam):
-            found["optimiser.mean"] = self.optimiser.mean.cpu().numpy()
-            found["optimiser.steps"] = np.array([self.optimiser.steps])
-        return found
 
     def take(self, arrays: Mapping[str, Array]) -> None:
         """Go on from what another learner kept; the arrays are copied."""
@@ -53,7 +49,21 @@ class Kept:
         self.reward_scale = RewardScale(
             arrays["reward.running"].copy(), Moments(count, np.array(mean), np.array(squares))
         )
-        self.optimiser.square.copy_(torch.from_numpy(arrays["optimiser.square"]))
-        if isinstance(self.optimiser, Adam):
-            self.optimiser.mean.copy_(torch.from_numpy(arrays["optimiser.mean"]))
-            self.optimiser.steps = int(arrays["optimiser.steps"][0])
+        take_state(self.optimiser, arrays)
+
+
+def state_of(optimiser: Optimiser) -> dict[str, Array]:
+    """Everything that an optimiser remembers."""
+    found = {"optimiser.square": optimiser.square.cpu().numpy()}
+    if isinstance(optimiser, Adam):
+        found["optimiser.mean"] = optimiser.mean.cpu().numpy()
+        found["optimiser.steps"] = np.array([optimiser.steps])
+    return found
+
+
+def take_state(optimiser: Optimiser, arrays: Mapping[str, Array]) -> None:
+    """Remember what another one remembered; the arrays are copied."""
+    optimiser.square.copy_(torch.from_numpy(arrays["optimiser.square"]))
+    if isinstance(optimiser, Adam):
+        optimiser.mean.copy_(torch.from_numpy(arrays["optimiser.mean"]))
+        optimiser.steps = int(arrays["optimiser.steps"][0])

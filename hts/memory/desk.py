@@ -17,7 +17,7 @@ the ring, a system call, is the fence elsewhere.)
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -62,25 +62,31 @@ class Crew:
 
 @dataclass(frozen=True)
 class Bells:
-    """Every process has one. Inline actors share that of their executor."""
+    """Every process has one. Inline actors share that of their executor; not every run has
+    somebody beside its learner."""
 
     executors: tuple[Doorbell, ...]
     actors: tuple[Doorbell, ...]
     learner: Doorbell
+    beside: Doorbell
 
     @staticmethod
     def of(crew: Crew) -> Bells:
         executors = tuple(Doorbell() for _ in range(crew.executors))
-        return Bells(executors, tuple(Doorbell() for _ in range(crew.actors)), Doorbell())
+        actors = tuple(Doorbell() for _ in range(crew.actors))
+        return Bells(executors, actors, Doorbell(), Doorbell())
 
     def ring_all(self) -> None:
         """Wake everybody: whoever is lost may have owed a ring."""
-        for bell in (*self.executors, *self.actors, self.learner):
+        for bell in self._all():
             bell.ring()
 
     def close(self) -> None:
-        for bell in (*self.executors, *self.actors, self.learner):
+        for bell in self._all():
             bell.close()
+
+    def _all(self) -> Iterator[Doorbell]:
+        yield from (*self.executors, *self.actors, self.learner, self.beside)
 
 
 class Desk:

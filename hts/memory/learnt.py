@@ -1,4 +1,4 @@
-"""How far the learner has come, written so that a successor can go on from there.
+"""How far a learner has come, written so that a successor can go on from there.
 
 What is kept after an update goes into the place that the update before did not use, then the count
 of updates is raised: whoever dies in between has changed nothing that is read.
@@ -14,7 +14,8 @@ from hts_envs.contract import Array
 
 
 class Learnt:
-    """Updates that are complete, what was kept after the last of them, and the digest so far."""
+    """Updates that are complete, what was kept after the last of them, and the digest so far
+    (where this is the learner that the digest is kept by)."""
 
     def __init__(self, arrays: Mapping[str, Array]) -> None:
         self._arrays = arrays
@@ -28,23 +29,25 @@ class Learnt:
         """The digest after the last complete update."""
         return bytes(self._arrays["chain"][self.updates % 2]).hex()
 
-    def kept(self) -> dict[str, Array]:
-        """What was kept after it; read in place."""
-        place = self.updates % 2
+    def kept(self, updates: int | None = None) -> dict[str, Array]:
+        """What was kept after it, or after as many as that, if that is the one before; read in
+        place."""
+        place = (self.updates if updates is None else updates) % 2
         return {
             name.removeprefix("kept."): array[place]
             for name, array in self._arrays.items()
             if name.startswith("kept.")
         }
 
-    def complete(self, kept: Mapping[str, Array], chain: str) -> None:
+    def complete(self, kept: Mapping[str, Array], chain: str | None = None) -> None:
         """One update more is complete."""
         self.stand(self.updates + 1, kept, chain)
 
-    def stand(self, updates: int, kept: Mapping[str, Array], chain: str) -> None:
+    def stand(self, updates: int, kept: Mapping[str, Array], chain: str | None = None) -> None:
         """So many updates are complete, and this was kept after the last of them."""
         place = updates % 2
         for name, array in kept.items():
             self._arrays[f"kept.{name}"][place] = array
-        self._arrays["chain"][place] = np.frombuffer(bytes.fromhex(chain), np.uint8)
+        if chain is not None:
+            self._arrays["chain"][place] = np.frombuffer(bytes.fromhex(chain), np.uint8)
         self._arrays["learnt"][0] = updates

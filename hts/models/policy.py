@@ -113,6 +113,7 @@ class Policy(Flat[Network]):
     """
 
     def __init__(self, experiment: Experiment, spaces: Spaces, device: str = "cpu") -> None:
+        self.world = spaces
         self.agents = spaces.agents
         self.parts = spaces.agents if experiment.policies == "separate" else 1
         self.state_size = experiment.state_size

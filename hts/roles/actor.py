@@ -107,7 +107,7 @@ class Actor:
         for rollout in sorted(questions):
             storage, version = storages[rollout % 2], read(rollout)
             storage.version = rollout
-            asked = due(storage, questions[rollout])
+            asked = self._due(storage, questions[rollout])
             if asked.act is not None:
                 self.act(storage, asked.act, version)
             for rows in (asked.final, asked.behind):
@@ -121,9 +121,8 @@ class Actor:
         assert storage.version == version.number, "I3: a rollout is made with its own version"
         batch, policy = self._batch(rows), self._policy(version)
         answer = self._answer(storage, rows, batch, version)
-        keys = storage.key[rows.place]
         agents, actions = policy.agents, policy.distribution
-        drawn = uniforms(keys, agents, actions.noise).reshape(len(rows), agents, -1)
+        drawn = self._chances(storage, rows, policy)
         noise = torch.from_numpy(batch.filled(drawn).reshape(-1, actions.noise))
         with torch.inference_mode():
             action = actions.sample(answer.head, noise.to(answer.head.device))
@@ -144,6 +143,14 @@ class Actor:
         behind = rows.steps if rows.final else rows.steps - 1
         found = batch.rows(answer.value, self._policy(version).agents)
         storage.bootstrap[rows.replicas, behind] = found
+
+    def _due(self, storage: Storage, questions: Sequence[Question]) -> Due:
+        return due(storage, questions)
+
+    def _chances(self, storage: Storage, rows: Rows, policy: Policy) -> Array:
+        """What each row's action is drawn with: (rows, agents, numbers)."""
+        keys, count = storage.key[rows.place], policy.distribution.noise
+        return uniforms(keys, policy.agents, count).reshape(len(rows), policy.agents, -1)
 
     def _batch(self, rows: Rows) -> _Batch:
         if not self.padding:

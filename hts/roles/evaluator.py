@@ -27,6 +27,7 @@ from hts.memory.storage import Rows, Storage
 from hts.memory.versions import Version
 from hts.models.bounds import taken_in
 from hts.models.distributions import Greedy
+from hts.models.exploring import Taught
 from hts.models.policy import Policy
 from hts.roles.actor import Actor
 from hts_envs.contract import (
@@ -173,7 +174,7 @@ class Evaluator:
         assert padding or simulators.rows == 1, "rows that depend on their place are played alone"
         spaces = simulators.spaces
         sizes = Sizes.of(experiment, spaces)
-        sizes = dataclasses.replace(sizes, replicas=simulators.rows, steps=1)
+        sizes = dataclasses.replace(sizes, replicas=simulators.rows, steps=1, finals=1)
         self.simulators = simulators
         self._experiment = experiment
         self._storages = (Storage(sizes, spaces), Storage(sizes, spaces))
@@ -254,7 +255,7 @@ class Evaluator:
 
     def _policy(self) -> Policy:
         policy = Policy(self._experiment, self.simulators.spaces)
-        if self._greedy:
+        if self._greedy or isinstance(policy.distribution, Taught):
             policy.distribution = Greedy(policy.distribution)
         return policy
 

@@ -76,8 +76,11 @@ class Learner:
                 f"update {updates + 1} made parameters that are not finite; a lower learning "
                 "rate or a smaller max_gradient_norm usually mends it"
             )
-        scale = self._next_scale(storage, newest.scale)
-        return Version(newest.number + 1, made, scale), told
+        return Version(newest.number + 1, made, next_scale(storage, newest.scale)), told
+
+    def learnt(self, made: Version) -> Array:
+        """All that was learnt, as the digest sees it."""
+        return made.parameters.numpy()
 
     def close(self) -> None:
         """End the threads of its workers."""
@@ -205,12 +208,13 @@ class Learner:
         passed = updates * self.experiment.rows / self.experiment.steps
         return algo.learning_rate * max(0.0, 1.0 - passed)
 
-    def _next_scale(self, storage: Storage, scale: ObservationScale) -> ObservationScale:
-        if not scale.moments:
-            return scale
-        first, steps = storage.sizes.history, storage.sizes.steps
-        seen = {
-            name: storage.arrays[f"frames.{name}"][:, first : first + steps]
-            for name in scale.moments
-        }
-        return scale.with_rollout(seen)
+
+def next_scale(storage: Storage, scale: ObservationScale) -> ObservationScale:
+    """The statistics after one more rollout, of the fields that have any."""
+    if not scale.moments:
+        return scale
+    first, steps = storage.sizes.history, storage.sizes.steps
+    seen = {
+        name: storage.arrays[f"frames.{name}"][:, first : first + steps] for name in scale.moments
+    }
+    return scale.with_rollout(seen)

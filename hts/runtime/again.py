@@ -19,9 +19,10 @@ from hts.determinism.divergence import (
     load_parameters,
 )
 from hts.runtime.assemble import Updated, plan
+from hts.runtime.devices import device_of
 from hts.runtime.disturb import Disturbed, Run, Trouble, disturbed
 from hts.runtime.standing import Standing
-from hts.runtime.train import device_of, make_run
+from hts.runtime.train import make_run
 from hts.scratch import scratch
 from hts_envs.contract import Spaces
 from hts_envs.registry import parse

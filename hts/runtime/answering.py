@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from hts.memory.versions import Published
 from hts.models.policy import Policy
-from hts.roles.actor import Actor
 from hts.roles.executor import Answering
+from hts.roles.explorer import actor_for
 from hts.runtime.jitter import Jitter
 from hts.runtime.shared import Inference, Shared, Terms
 
@@ -20,7 +20,9 @@ def answering(terms: Terms, inference: Inference, shared: Shared, pause: Jitter)
     def make_policy() -> Policy:
         return Policy(terms.experiment, blueprint.spaces, inference.device)
 
-    actor = Actor(make_policy, inference.padding, blueprint.sizes.replicas)
+    actor = actor_for(
+        terms.experiment, make_policy, inference.padding, blueprint.sizes.replicas
+    )
 
     def answer(blocks: Sequence[int]) -> None:
         pause("answer")

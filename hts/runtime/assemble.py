@@ -11,9 +11,8 @@ from hts.determinism.digest import Digest, Link
 from hts.determinism.divergence import Keep
 from hts.determinism.invariance import Strategy, probe
 from hts.errors import BadConfig
-from hts.learn.kept import Kept
 from hts.learn.normalise import ObservationScale
-from hts.machine import Sizes, learnt_arrays, normalised
+from hts.machine import Sizes, normalised
 from hts.memory.versions import Version
 from hts.models.fit import misfits
 from hts.models.policy import Policy, initial_parameters
@@ -21,6 +20,7 @@ from hts.models.spaces import stacked
 from hts.report.policies import Policies
 from hts.roles.blocks import Episode
 from hts.runtime.crew import crew_for
+from hts.runtime.learners import tables
 from hts.runtime.shared import Blueprint, Roles
 from hts_envs.contract import Place, Spaces
 from hts_envs.registry import Spec, make
@@ -74,15 +74,17 @@ class Plan:
 
     def blueprint(self, machine: Machine) -> Blueprint:
         """What the processes of a run on this machine share."""
-        size = self.policy().size
-        kept = Kept.fresh(self.experiment, size, self.spaces.agents).arrays()
+        policy = self.policy()
+        found = tables(self.experiment, self.spaces, policy)
         return Blueprint(
             Sizes.of(self.experiment, self.spaces),
             self.spaces,
-            size,
+            policy.size,
             normalised(self.experiment, self.spaces),
-            learnt_arrays(kept),
+            found.kept,
             crew_for(self.experiment, machine),
+            found.beside,
+            found.replay,
         )
 
 

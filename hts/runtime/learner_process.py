@@ -8,6 +8,7 @@ only when every replica has filled rollout v, as in the paper: slower, and the s
 from __future__ import annotations
 
 import dataclasses
+from typing import TYPE_CHECKING
 
 from hts.determinism import numerics
 from hts.determinism.divergence import Keep
@@ -16,6 +17,9 @@ from hts.runtime.clock import Clock
 from hts.runtime.jitter import Jitter
 from hts.runtime.process import Pipe
 from hts.runtime.shared import Inference, Shared, Terms, load
+
+if TYPE_CHECKING:
+    from hts.roles.q_learner import Beside
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,16 +38,18 @@ def run(pipe: Pipe, given: Assignment) -> None:
     """The whole life of the process."""
     numerics.prepare()
     from hts.runtime.assemble import Plan
+    from hts.runtime.learners import Computing
     from hts.runtime.learning import Learning
 
     experiment, memory = given.terms.experiment, given.terms.memory
     shared = memory.view()
     spaces = memory.blueprint.spaces
     found = Plan(experiment, spaces, given.inference.device, keep=given.keep, policies=given.policies)
-    make = load(given.terms.roles.learner)
-    learner = make(experiment, found.policy(), given.workers, given.inference.padding)
-    learning = Learning(found, learner, shared, Jitter(given.terms.jitter, "learner"))
     clock = Clock(shared.times[-1])
+    make = load(given.terms.roles.learner)
+    computing = Computing(found.policy, given.workers, given.inference.padding)
+    learner = make(experiment, shared, computing, _beside(given, shared, clock))
+    learning = Learning(found, learner, shared, Jitter(given.terms.jitter, "learner"))
     pipe.send(ready=True)
     for rollout in range(learning.updates, experiment.updates):
         newest = learning.versions[-1].number
@@ -58,9 +64,20 @@ def run(pipe: Pipe, given: Assignment) -> None:
         pipe.receive()
 
 
+def _beside(given: Assignment, shared: Shared, clock: Clock) -> Beside | None:
+    """The P-learner, where there is one in a process of its own."""
+    if shared.beside is None or given.terms.experiment.schedule == "sync":
+        return None
+    from hts.runtime.learners import Away
+
+    bell = given.terms.memory.bells.learner
+    return Away(shared.beside, lambda: clock.wait(bell, "waited for the learner"))
+
+
 def _let_begin(given: Assignment, shared: Shared, rollout: int) -> None:
     """Blocks may begin rollouts up to this one."""
     last = given.terms.experiment.updates - 1
     shared.desk.may_begin = max(min(rollout, last), shared.desk.may_begin)
-    for bell in given.terms.memory.bells.executors:
+    bells = given.terms.memory.bells
+    for bell in (*bells.executors, bells.beside):
         bell.ring()

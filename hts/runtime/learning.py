@@ -64,10 +64,11 @@ class Learning:
         self._pause("publish")
         self._published.publish(made)
         self.versions = [*self.versions[1:], made]
+        learnt = self.learner.learnt(made)
         if self._keep is not None:
-            self._keep.learnt(rollout, made.parameters.numpy())
+            self._keep.learnt(rollout, learnt)
         self._write(made)
-        link = self._digest.fold(rollout_digest(parts), made.parameters.numpy().tobytes())
+        link = self._digest.fold(rollout_digest(parts), learnt.tobytes())
         replicas = [part.hex() for part in parts]
         written = self._written(rollout + 1)
         tell(link=dataclasses.asdict(link), told=told, replicas=replicas, policies=written)

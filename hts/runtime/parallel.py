@@ -8,6 +8,7 @@ for the record, and for their successors.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Iterator
 
@@ -15,9 +16,11 @@ from hts.config import Machine
 from hts.errors import RoleFailed
 from hts.machine import TIMES
 from hts.remote.port import Port, Remote
-from hts.runtime import actor_process, executor_process, learner_process
+from hts.runtime import actor_process, executor_process, learner_process, p_learner_process
 from hts.runtime.assemble import Plan, Updated
 from hts.runtime.clock import until_now
+from hts.runtime.devices import device_of
+from hts.runtime.learners import is_beside
 from hts.runtime.process import Child, wait_child
 from hts.runtime.shared import Inference, Terms, allocate
 from hts.runtime.standing import Standing, look, stand
@@ -25,7 +28,7 @@ from hts.runtime.supervise import Seat, Supervisor
 from hts.runtime.vitals import Crewed, Spent
 
 _SECONDS_TO_SPEAK = 1.0
-LEARNER = "learner"
+LEARNER, P_LEARNER = "learner", "P-learner"
 
 
 class ParallelRun:
@@ -82,9 +85,13 @@ class ParallelRun:
             actor = actor_process.Assignment(index, terms, inference)
             seats.append(Seat(f"actor {index}", actor_process.run, actor))
         workers = 1 if machine.learners == "auto" else machine.learners
+        learns = dataclasses.replace(inference, device=device_of(machine, "v_learner"))
         learner = learner_process.Assignment(
-            terms, inference, workers, machine.barrier, found.keep, found.policies
+            terms, learns, workers, machine.barrier, found.keep, found.policies
         )
+        if is_beside(self.experiment):
+            teaches = p_learner_process.Assignment(terms, device_of(machine, "p_learner"))
+            seats.append(Seat(P_LEARNER, p_learner_process.run, teaches))
         return [*seats, Seat(LEARNER, learner_process.run, learner)]
 
     def __iter__(self) -> Iterator[Updated]:
@@ -149,6 +156,8 @@ class ParallelRun:
         found = [Spent("executor", times[:executors])]
         if actors:
             found.append(Spent("actor", times[executors : executors + actors]))
+        if is_beside(self.experiment):
+            found.append(Spent(P_LEARNER, times[executors + actors : -1]))
         return [*found, Spent(LEARNER, times[-1:])]
 
     def close(self) -> None:
@@ -166,4 +175,6 @@ def _remote(machine: Machine, replicas: int) -> Remote | None:
 
 
 def _plural(count: int, word: str) -> str:
-    return f"{count} {word}s" if count > 1 else word if word == LEARNER else f"{count} {word}"
+    if word in (LEARNER, P_LEARNER):
+        return word
+    return f"{count} {word}s" if count > 1 else f"{count} {word}"

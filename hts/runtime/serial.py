@@ -12,14 +12,14 @@ from typing import Any
 
 from hts.config import Machine
 from hts.memory.versions import Version
-from hts.roles.actor import Actor
 from hts.roles.executor import Executor, Partners, Past
-from hts.roles.learner import Learner
+from hts.roles.explorer import actor_for
 from hts.runtime.assemble import Plan, Updated
 from hts.runtime.crew import make_blocks
 from hts.runtime.executor_process import Told
 from hts.runtime.heard import Heard
 from hts.runtime.jitter import Jitter
+from hts.runtime.learners import Computing, learner_for
 from hts.runtime.learning import Learning
 from hts.runtime.shared import allocate
 from hts.runtime.standing import Standing, look, stand
@@ -41,8 +41,11 @@ class SerialRun:
         if begin is not None:
             stand(self._shared, self._heard, begin)
         self.storages, self.desk = self._shared.storages, self._shared.desk
-        self.actor = Actor(found.policy, self.strategy.padding, blueprint.sizes.replicas)
-        self.learner = Learner(self.experiment, found.policy(), padding=self.strategy.padding)
+        self.actor = actor_for(
+            self.experiment, found.policy, self.strategy.padding, blueprint.sizes.replicas
+        )
+        computing = Computing(found.policy, padding=self.strategy.padding)
+        self.learner = learner_for(self.experiment, self._shared, computing)
         self._learning = Learning(found, self.learner, self._shared, self._pause)
         told = Told(self._hear, self._memory.bells.learner)
         partners = Partners(self._asked, told, self._pause, self._answer)

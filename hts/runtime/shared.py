@@ -33,18 +33,20 @@ class Blueprint:
     scaled: dict[str, tuple[int, ...]]
     kept: tuple[SharedArray, ...]
     crew: Crew
+    beside: tuple[SharedArray, ...] = ()  # of a P-learner, where there is one
+    replay: tuple[SharedArray, ...] = ()  # of an off-policy algorithm
 
     @property
     def roles(self) -> int:
-        return self.crew.executors + self.crew.actors + 1
+        return self.crew.executors + self.crew.actors + bool(self.beside) + 1
 
     def tables(self) -> list[tuple[SharedArray, ...]]:
-        """Storages, desk, clock, versions and what is learnt, in the order of their memory."""
+        """Storages, desk, clock, versions, what is learnt and the replay, as memory has them."""
         storage = storage_arrays(self.sizes, self.spaces)
         crew = self.crew
         desk = desk_arrays(len(crew.blocks), crew.executors, crew.replicas)
         versions = version_arrays(self.parameters, self.scaled)
-        return [storage, storage, desk, clock_arrays(self.roles), versions, self.kept]
+        return [storage, storage, desk, clock_arrays(self.roles), versions, self.kept, self.beside, self.replay]
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,11 @@ class Memory:
         tables = [self.arena.arrays(table) for table in self.blueprint.tables()]
         first, second = (Storage(sizes, spaces, arrays) for arrays in tables[:2])
         desk = Desk(self.blueprint.crew, sizes.steps, tables[2])
-        return Shared((first, second), desk, tables[3]["times"], tables[4], Learnt(tables[5]))
+        learnt, beside = (Learnt(table) if table else None for table in tables[5:7])
+        assert learnt is not None, "every run has a learner"
+        return Shared(
+            (first, second), desk, tables[3]["times"], tables[4], learnt, beside, tables[7]
+        )
 
     def close(self) -> None:
         """Let go of it in the process that allocated it, when everybody else is gone."""
@@ -78,6 +84,8 @@ class Shared:
     times: Array
     versions: Mapping[str, Array]
     learnt: Learnt
+    beside: Learnt | None
+    replay: Mapping[str, Array]
 
 
 def allocate(blueprint: Blueprint) -> Memory:
@@ -96,7 +104,7 @@ class Roles:
     """Who answers and who learns, by module and name, found in the process that needs it."""
 
     answering: str = "hts.runtime.answering:answering"
-    learner: str = "hts.roles.learner:Learner"
+    learner: str = "hts.runtime.learners:learner_for"
 
 
 def load(name: str) -> Any:

@@ -4,7 +4,8 @@ After update u versions u and u + 1 are alive, every replica has done its part o
 and no rollout from u on has been learnt from. So this is all: those versions, what the learner
 keeps, the digest, and of each replica the number and age of its running episode, the actions since
 its begin, its recurrent state, and the frames that its next stack needs, which are what a
-simulator that is rebuilt from those actions must show.
+simulator that is rebuilt from those actions must show. Of an off-policy run it is also what the
+P-learner keeps, and the windows of the replay that turn u does not write over.
 
 A run that goes on from here finds its memory as if everybody had died at this boundary.
 """
@@ -19,6 +20,7 @@ import numpy as np
 from hts.errors import HtsError
 from hts.machine import ALIVE
 from hts.memory.storage import Storage
+from hts.replay.ring import Ring
 from hts.runtime.heard import Heard
 from hts.runtime.shared import Shared
 from hts_envs.contract import Array
@@ -61,6 +63,7 @@ def look(shared: Shared, heard: Heard, alive: int) -> Standing | None:
             if name != "published"
         },
         **{f"replicas.{name}": array for name, array in replicas.items()},
+        **_replayed(shared, updates),
     }
     chain = shared.learnt.chain
     # Behind its last question of this rollout a block begins the next one, where the older stood.
@@ -83,6 +86,7 @@ def misfits(shared: Shared, standing: Standing) -> Iterator[str]:
     for name, array in shared.versions.items():
         if name != "published":
             expected[f"versions.{name}"] = array[:alive]
+    expected |= _replayed(shared, standing.updates)
     for name in _stood(shared.storages[0]):
         array = shared.storages[0].arrays[name]
         frames = name.startswith("frames.")
@@ -126,8 +130,38 @@ def stand(shared: Shared, heard: Heard, standing: Standing) -> None:
             shared.versions[name][number % ALIVE] = version
             shared.versions["published"][number % ALIVE] = number + 1
     shared.learnt.stand(standing.updates, standing.part("kept."), standing.chain)
+    if shared.beside is not None:
+        shared.beside.stand(standing.updates, standing.part("beside."))
+        ring = _ring(shared)
+        for name, array in standing.part("replay.").items():
+            for window, column in zip(_windows(ring, standing.updates), array, strict=True):
+                ring.arrays[name][ring.place(window)] = column
     shared.desk.stand(standing.updates)
     heard.began = heard.told = standing.updates
+
+
+def _ring(shared: Shared) -> Ring:
+    return Ring(shared.replay, shared.storages[0].sizes.steps)
+
+
+def _windows(ring: Ring, updates: int) -> range:
+    """Those of the replay that may still be drawn from, and are not being written over."""
+    return range(max(0, updates - ring.windows + 1), updates)
+
+
+def _replayed(shared: Shared, updates: int) -> dict[str, Array]:
+    """What the P-learner keeps, and the replay; nothing for algorithms without them."""
+    if shared.beside is None:
+        return {}
+    ring, kept = _ring(shared), shared.beside.kept(updates)
+    places = [ring.place(window) for window in _windows(ring, updates)]
+    return {
+        **{f"beside.{name}": array.copy() for name, array in kept.items()},
+        **{
+            f"replay.{name}": np.stack([array[place] for place in places])
+            for name, array in ring.arrays.items()
+        },
+    }
 
 
 def _rollout(shared: Shared, block: int) -> int:

@@ -249,6 +249,8 @@ class Supervisor:
             if not seat.ready:
                 yield Move(seat.name, "to get ready", None, seat.since)
         for move in self._watch.moves():
+            if move.role not in seats:
+                continue  # whose turns somebody else takes
             if seats[move.role].dials_in:
                 continue  # it watches over its simulators itself
             if seats[move.role].ready:

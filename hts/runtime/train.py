@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from hts.config import Config, Experiment, Machine, Resolved
 from hts.errors import RoleFailed, WorldFailed, WrongUsage
 from hts.remote.port import Port
@@ -24,6 +22,7 @@ from hts.report.say import mention, say
 from hts.report.sealed import Sealed
 from hts.report.shown import How
 from hts.runtime.assemble import Plan, Updated, plan
+from hts.runtime.devices import device_of
 from hts.runtime.evaluation import Evaluation, evaluation, kept
 from hts.runtime.layout import Layout, auto
 from hts.runtime.parallel import ParallelRun
@@ -308,13 +307,6 @@ def _in_short(error: Exception) -> str:
         return f"{error}: {error.__cause__} (more in failure.txt)"
     first = next(iter(str(error).splitlines()), "") or type(error).__name__
     return f"{first} (more in failure.txt)"
-
-
-def device_of(machine: Machine) -> str:
-    """Where networks compute."""
-    if machine.device != "auto":
-        return machine.device
-    return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def make_run(

@@ -60,6 +60,10 @@ class Watch:
         since = self._unchanged(-1, (learnt, complete), now)
         if complete:
             yield Move("learner", f"to make update {learnt + 1}", None, since)
+        beside = self._shared.beside
+        if beside is not None and learnt == beside.updates < self._updates:
+            since = self._unchanged(-2, (learnt,), now)
+            yield Move("P-learner", f"to make update {learnt + 1}", None, since)
 
     def _unchanged(self, place: int, state: tuple[int, ...], now: float) -> float:
         """Since when this has been so."""

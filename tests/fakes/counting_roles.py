@@ -15,10 +15,10 @@ from hts.config import Experiment
 from hts.learn.kept import Kept
 from hts.memory.storage import Storage
 from hts.memory.versions import Version
-from hts.models.policy import Policy
 from hts.roles.actor import due
 from hts.roles.executor import Answering
 from hts.runtime.jitter import Jitter
+from hts.runtime.learners import Computing
 from hts.runtime.shared import Inference, Shared, Terms
 from hts_envs import counting
 from hts_envs.contract import Array
@@ -57,8 +57,9 @@ class Learner:
     """Learns nothing: checks that every observation, action, reward and end is in its place."""
 
     def __init__(
-        self, experiment: Experiment, policy: Policy, workers: int, padding: int
+        self, experiment: Experiment, shared: Shared, computing: Computing, beside: object = None
     ) -> None:
+        policy = computing.make_policy()
         self.checked = 0
         self.kept = Kept.fresh(experiment, policy.size, policy.agents)
         self._last: Array | None = None
@@ -96,6 +97,10 @@ class Learner:
         expected[:, -1] = np.where(ended[:, -1], expected[:, -1], BEHIND)
         found = storage.bootstrap
         assert (found == expected[:, :, None]).all(), "a value behind an end is missing or too much"
+
+    def learnt(self, made: Version) -> Array:
+        """What the digest sees."""
+        return made.parameters.numpy()
 
     def close(self) -> None:
         """There is nothing to end."""

@@ -17,10 +17,11 @@ from hts.learn.normalise import Moments, RewardScale
 from hts.learn.optimisers import Adam
 from hts.memory.storage import Rows, Storage
 from hts.memory.versions import Published, Version
-from hts.models.policy import Policy
+
 from hts.roles.actor import due
 from hts.roles.executor import Answering
 from hts.runtime.jitter import Jitter
+from hts.runtime.learners import Computing
 from hts.runtime.shared import Inference, Shared, Terms
 from hts_envs import counting
 from hts_envs.contract import Array
@@ -107,10 +108,10 @@ class Learner(counting_roles.Learner):
     """Makes the next number, and keeps how many updates there were in everything that is kept."""
 
     def __init__(
-        self, experiment: Experiment, policy: Policy, workers: int, padding: int
+        self, experiment: Experiment, shared: Shared, computing: Computing, beside: object = None
     ) -> None:
-        super().__init__(experiment, policy, workers, padding)
-        self._size = policy.size
+        super().__init__(experiment, shared, computing)
+        self._size = computing.make_policy().size
 
     def update(
         self, storage: Storage, behaviour: Version, newest: Version, updates: int

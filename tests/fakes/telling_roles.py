@@ -14,12 +14,14 @@ from pathlib import Path
 
 import torch
 
+from hts.config import Experiment
 from hts.memory.storage import Storage
 from hts.memory.versions import Published, Version
 from hts.roles import learner
 from hts.roles.executor import Answering
 from hts.runtime import answering as real
 from hts.runtime.jitter import Jitter
+from hts.runtime.learners import Computing
 from hts.runtime.shared import Inference, Shared, Terms
 
 VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "CUBLAS_WORKSPACE_CONFIG")
@@ -67,6 +69,12 @@ def answering(terms: Terms, inference: Inference, shared: Shared, pause: Jitter)
 
 class Learner(learner.Learner):
     """Learns as the real one does, and tells with its first update."""
+
+    def __init__(
+        self, experiment: Experiment, shared: Shared, computing: Computing, beside: object = None
+    ) -> None:
+        policy = computing.make_policy()
+        super().__init__(experiment, policy, computing.workers, computing.padding)
 
     def update(
         self, storage: Storage, behaviour: Version, newest: Version, updates: int

@@ -69,10 +69,10 @@ def test_each_agent_is_answered_by_its_own_network(
     spaces: Spaces, changes: dict[str, Any], steps: int | None
 ) -> None:
     """The rows of agent a are what a shared policy with the a-th part of the vector says about
-    them, bit for bit."""
+    them, bit for bit: in batches of a size that any padding divides."""
     policy = made(spaces, **changes)
     assert policy.parts == 3
-    leading = (8, 3) if steps is None else (8, steps, 3)
+    leading = (32, 3) if steps is None else (32, steps, 3)
     seen = shown(spaces, *leading)
     whole = columns(asked(policy, seen, steps))
     shared = made(spaces, "shared", **changes)

@@ -1,0 +1,1 @@
+"""What off-policy algorithms learn from again and again."""
