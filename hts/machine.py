@@ -6,8 +6,9 @@
 
 One rollout lives in one storage. Sizes are named: N replicas, T steps of each (`rollout`),
 A agents, H older frames that the first stacks still need (`frame_stack` - 1), S numbers of
-recurrent state, F places for observations behind truncations. Replicas are the first axis in memory, so that what one replica did is one piece
-of memory: it is written by one executor, hashed in one call, and rebuilt alone.
+recurrent state, F places for observations behind truncations. Replicas are the first axis in
+memory, so that what one replica did is one piece of memory: it is written by one executor, hashed
+in one call, and rebuilt alone.
 
 An executor steps its replicas in *blocks*. A block asks at the *desk*: it writes its observations
 and keys into the storage and leaves a ticket (which rollout, which step); an actor writes the

@@ -14,8 +14,8 @@ from hts.bench.throughput import Reading, endless, run_machine
 from hts.config import Config, Machine
 from hts.errors import RoleFailed
 from hts.runtime.assemble import plan
-from hts.runtime.layout import There, choose
 from hts.runtime.devices import device_of
+from hts.runtime.layout import There, choose
 from hts_envs.registry import parse
 
 PARTS_SECONDS = 5.0

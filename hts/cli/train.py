@@ -29,7 +29,7 @@ Values are taken from the defaults, then --config, then --set, then the other op
 """
 
 FLAGS = {
-    "--algo": ("experiment.algo", "NAME", "algorithm: ppo or a2c"),
+    "--algo": ("experiment.algo", "NAME", "algorithm: ppo, a2c or pql"),
     "--env": ("experiment.env", "ENV", "environment, such as gfootball:3v1 or gym:CartPole-v1"),
     "--seed": ("experiment.seed", "N", "every random number of the run follows from it"),
     "--steps": ("experiment.steps", "N", "environment steps over all replicas, such as 5e6"),

@@ -76,8 +76,8 @@ def _replayed(experiment: Experiment) -> Iterator[str]:
     made = f"{experiment.replicas:,} replicas x rollout {experiment.rollout:,} = {rows:,} rows"
     if experiment.windows < 2:
         yield (
-            f"experiment.algo.replay: {algo.replay:,} transitions do not hold two windows of {made}; "
-            f"give at least {2 * rows:,}"
+            f"experiment.algo.replay: {algo.replay:,} transitions do not hold two windows "
+            f"of {made}; give at least {2 * rows:,}"
         )
     updates = algo.beta_av * experiment.rollout
     if updates % algo.beta_pv:

@@ -234,7 +234,9 @@ class Experiment:
             return self.shards
         if isinstance(self.algo, PQL):
             batch = self.algo.batch
-            return next(n for n in range(1, batch + 1) if not batch % n and batch <= n * _VECTOR_SHARD)
+            return next(
+                n for n in range(1, batch + 1) if not batch % n and batch <= n * _VECTOR_SHARD
+            )
         largest = _VECTOR_SHARD if isinstance(self.model, Mlp) else _IMAGE_SHARD
         sequences = self.rows // self.minibatches // self.sequence_length
         whole = [n for n in range(1, sequences // _LEAST_SHARD + 1) if sequences % n == 0]

@@ -66,7 +66,7 @@ def describe(device: str) -> dict[str, str]:
 
 
 def _processor(path: str = "/proc/cpuinfo") -> str:
-    """Vendor, family and model: libraries choose other kernels for others of one instruction set."""
+    """Vendor, family and model: with one instruction set, libraries choose kernels by those."""
     found = {}
     with contextlib.suppress(OSError), open(path, encoding="utf-8") as file:
         for line in itertools.takewhile(str.strip, file):  # the first processor's

@@ -46,7 +46,7 @@ class Taught(Distribution):
         raise NotImplementedError("what critics teach is not held to a distribution that acted")
 
     def _normal(self, chances: Tensor) -> Tensor:
-        first, second, _ = chances.split([self.dimensions, self.dimensions, 1], -1)
+        first, second = chances[:, :-1].chunk(2, -1)  # Box and Muller
         return torch.sqrt(-2.0 * torch.log1p(-first)) * torch.cos(2.0 * math.pi * second)
 
 

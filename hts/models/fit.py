@@ -38,7 +38,9 @@ def _unbounded(experiment: Experiment, action: Space) -> list[str]:
     needs = "needs a finite low and a finite high above it everywhere"
     if not experiment.squash:
         return [f"experiment.algo: {lie}, and pql {needs}; use ppo, which clips them"]
-    return [f"experiment.squash: {lie}, and squashing {needs}; leave it out, and actions are clipped"]
+    return [
+        f"experiment.squash: {lie}, and squashing {needs}; leave it out, and actions are clipped"
+    ]
 
 
 def _unseen(experiment: Experiment, spaces: Spaces) -> list[str]:

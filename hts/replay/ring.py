@@ -102,10 +102,10 @@ class Ring:
         """What happened there, looking ahead so many steps but not to `end`."""
         ahead = places.steps[:, None] + np.arange(n)
         at = self._at(ahead, places.replicas[:, None])
-        look = Steps(
-            *(self._flat[name].take(at) for name in ("reward", "terminated", "truncated")),
-            written=ahead < end,
+        reward, terminated, truncated = (
+            self._flat[name].take(at) for name in ("reward", "terminated", "truncated")
         )
+        look = Steps(reward, terminated, truncated, ahead < end)
         found = returns(look, gamma)
         first, last = at[:, 0], at[np.arange(len(at)), found.last]
         return Transitions(

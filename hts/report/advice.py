@@ -104,8 +104,9 @@ def _for_learner(seen: Vitals) -> str | None:
             return f"{said}: --learners {more} would help, a core is free"
     if learner.share(WORKED) < _HIGH:
         return f"{said}, and it for them {learner.share(EXECUTORS):.0%}: {_full(seen)}"
+    less = "a smaller batch or beta_av" if setting.replayed else "fewer epochs"
     return (
-        f"{said}: more executors will not help, an update is the limit; fewer epochs or a smaller "
+        f"{said}: more executors will not help, an update is the limit; {less} or a smaller "
         "network would (another result)"
     )
 

@@ -23,6 +23,10 @@ _NAMES = {
 }
 
 
+_SINGLE = {"learner": "learner", "P-learner": "p_learner"}
+"""Of which a run has one."""
+
+
 @dataclass(frozen=True)
 class Kind:
     """All processes of one role: the shares of their time, by column; they add up to one."""
@@ -53,6 +57,7 @@ class Setting:
     threads: bool = False
     batched: bool = False
     remote: bool = False
+    replayed: bool = False  # learnt from a replay
     device: str = "cpu"
 
 
@@ -81,7 +86,7 @@ class Vitals:
         """The names under `machine/`."""
         found: dict[str, float] = {}
         for kind in self.kinds:
-            role = kind.role if kind.role == "learner" else f"{kind.role}s"
+            role = _SINGLE.get(kind.role, f"{kind.role}s")
             for column, share in kind.shares.items():
                 if share or column == WORKED:
                     found[f"machine/{role}_{_NAMES[column]}"] = round(share, 4)

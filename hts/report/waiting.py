@@ -13,7 +13,8 @@ from hts_envs.contract import Array
 _ROLES = {
     "executors": ("working", "for_learner", "for_actors", "for_simulators"),
     "actors": ("working", "for_executors"),
-    "learner": ("working", "for_executors"),
+    "p_learner": ("working", "for_learner"),
+    "learner": ("working", "for_executors", "for_learner"),
 }
 """As in `machine/executors_for_learner`."""
 

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hts.config import PPO, Experiment
+from hts.config import A2C, PPO, PQL, Experiment
 from hts.determinism.keys import Purpose, key, keys
 from hts.learn.kept import Kept
 from hts.learn.losses import TOLD, Columns
@@ -53,8 +53,10 @@ class Learner:
     def __init__(
         self, experiment: Experiment, policy: Policy, workers: int = 1, padding: int = 1
     ) -> None:
+        assert not isinstance(experiment.algo, PQL), "its learners are others"
         self.experiment = experiment
         self.policy = policy
+        self._algo: A2C | PPO = experiment.algo
         self.kept = Kept.fresh(experiment, policy.size, policy.agents, policy.device)
         self._gradients = Gradients(experiment, policy, workers)
         self._padding = padding or 1
@@ -93,7 +95,7 @@ class Learner:
         return delayed(newest.parameters, start.parameters, reached)
 
     def _learning(self, storage: Storage, scale: ObservationScale) -> Learning:
-        algo, reward = self.experiment.algo, storage.reward
+        algo, reward = self._algo, storage.reward
         ended = storage.terminated | storage.truncated
         if self.experiment.clip_rewards is not None:
             limit = self.experiment.clip_rewards
@@ -202,7 +204,7 @@ class Learner:
 
     def _rate(self, updates: int) -> float:
         """The learning rate as a function of absolute environment steps."""
-        algo = self.experiment.algo
+        algo = self._algo
         if algo.learning_rate_schedule == "constant":
             return algo.learning_rate
         passed = updates * self.experiment.rows / self.experiment.steps

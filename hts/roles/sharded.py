@@ -32,9 +32,7 @@ class Sharded(Generic[Nets]):
         self._twins = [networks.twin() for _ in range(workers - 1)]
         self._threads = ThreadPoolExecutor(workers - 1, "learner") if workers > 1 else None
 
-    def add(
-        self, shards: Sequence[Shard], backward: Callable[[Nets, Shard], Found]
-    ) -> list[Found]:
+    def add(self, shards: Sequence[Shard], backward: Callable[[Nets, Shard], Found]) -> list[Found]:
         """Add what `backward` adds to a gradient for each shard; what it found, in their order."""
         workers = len(self._twins) + 1
         found: list[Found] = []

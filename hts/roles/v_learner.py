@@ -41,7 +41,11 @@ class VLearner:
     """Critics, target critics, and the optimiser of the critics."""
 
     def __init__(
-        self, experiment: Experiment, make_policy: Callable[[], Policy], ring: Ring, workers: int = 1
+        self,
+        experiment: Experiment,
+        make_policy: Callable[[], Policy],
+        ring: Ring,
+        workers: int = 1,
     ) -> None:
         algo = experiment.algo
         assert isinstance(algo, PQL), "what is learnt from a replay"
@@ -89,11 +93,11 @@ class VLearner:
             **state_of(self._optimiser),
         }
 
-    def take(self, kept: Mapping[str, Array]) -> None:
+    def take(self, arrays: Mapping[str, Array]) -> None:
         """Go on from what another one kept; the arrays are copied."""
-        self.critics.load(torch.from_numpy(np.array(kept["critics"])))
-        self._target.load(torch.from_numpy(np.array(kept["target"])))
-        take_state(self._optimiser, kept)
+        self.critics.load(torch.from_numpy(np.array(arrays["critics"])))
+        self._target.load(torch.from_numpy(np.array(arrays["target"])))
+        take_state(self._optimiser, arrays)
 
     def close(self) -> None:
         """End the threads of its workers."""

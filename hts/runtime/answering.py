@@ -20,9 +20,7 @@ def answering(terms: Terms, inference: Inference, shared: Shared, pause: Jitter)
     def make_policy() -> Policy:
         return Policy(terms.experiment, blueprint.spaces, inference.device)
 
-    actor = actor_for(
-        terms.experiment, make_policy, inference.padding, blueprint.sizes.replicas
-    )
+    actor = actor_for(terms.experiment, make_policy, inference.padding, blueprint.sizes.replicas)
 
     def answer(blocks: Sequence[int]) -> None:
         pause("answer")

@@ -4,6 +4,7 @@ Everything that is `auto` is filled in, everything that was asked for is kept:
 
     batched world       one executor steps all replicas in one call
     steps that wait     one or two executors, every replica in a thread of its own
+    a replay            two learners keep a core each busy: executors for the cores that are left
     network on a GPU    one actor answers all executors in large batches
     all others          executors that answer themselves; how many, the costs say. With E of them
                         on C cores a rollout takes an executor's work, the learner's, or the work
@@ -31,6 +32,7 @@ LOOK = Budget(steps=0.4, inference=0.2, learning=0.3)
 _WAITING = 0.5  # a step that waits for more than this share of its time gets a thread
 _BUSY = 0.5  # of a core: what one executor may compute for replicas that wait
 _WORTH = 0.97  # one more executor has to shorten a rollout to this
+_Q_LEARNERS = 2
 _UNMEASURED = ("counting",)  # takes one right action only
 
 
@@ -59,7 +61,8 @@ def auto(found: Plan, spec: Spec, machine: Machine) -> Layout:
         why = f"simulators dial in at {machine.listen}"
         return _filled(machine, found.experiment, 1, why=why)
     there = There(len(os.sched_getaffinity(0)), spec.batched, found.device)
-    if spec.batched or found.device != "cpu" or spec.family.name in _UNMEASURED:
+    replayed = bool(found.experiment.windows)
+    if replayed or spec.batched or found.device != "cpu" or spec.family.name in _UNMEASURED:
         return choose(machine, found.experiment, there)
     try:
         costs = measure(found, spec, LOOK)
@@ -79,6 +82,10 @@ def choose(
     if there.device != "cpu":
         why = f"one actor on {there.device} answers {many} executors"
         return _filled(asked, experiment, many, actors=1, why=why)
+    if experiment.windows:
+        few = max(1, min(many, there.cores - _Q_LEARNERS))
+        why = "two learners keep a core each busy"
+        return _filled(asked, experiment, few, why=why)
     if costs is None:
         return _filled(asked, experiment, many, why="an executor for each core")
     step = costs.step

@@ -44,7 +44,9 @@ def run(pipe: Pipe, given: Assignment) -> None:
     experiment, memory = given.terms.experiment, given.terms.memory
     shared = memory.view()
     spaces = memory.blueprint.spaces
-    found = Plan(experiment, spaces, given.inference.device, keep=given.keep, policies=given.policies)
+    found = Plan(
+        experiment, spaces, given.inference.device, keep=given.keep, policies=given.policies
+    )
     clock = Clock(shared.times[-1])
     make = load(given.terms.roles.learner)
     computing = Computing(found.policy, given.workers, given.inference.padding)

@@ -46,9 +46,9 @@ def tables(experiment: Experiment, spaces: Spaces, policy: Policy) -> Tables:
         return state_of(make_optimiser(algo.optimiser, count, algo.optimiser_epsilon))
 
     critics = np.zeros(size, np.float32)
-    v = {"critics": critics, "target": critics, **state(size)}
+    v: dict[str, Array] = {"critics": critics, "target": critics, **state(size)}
     told, parameters = np.zeros(len(p_learner.TOLD)), np.zeros(policy.size, np.float32)
-    p = {"parameters": parameters, "told": told, **state(policy.size)}
+    p: dict[str, Array] = {"parameters": parameters, "told": told, **state(policy.size)}
     seen = {**policy_fields(experiment, spaces), **critic_fields(experiment, spaces)}
     sizes = Sizes.of(experiment, spaces)
     replay = replay_arrays(sizes, experiment.windows, seen, spaces.action)

@@ -7,20 +7,46 @@ this one goes on from the last complete turn, wherever this one ended.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
+from typing import Protocol
 
 from hts.determinism.digest import Digest, rollout_digest
+from hts.memory.storage import Storage
 from hts.memory.versions import Published, Version
 from hts.report.policies import Writer
-from hts.roles.learner import Learner
 from hts.runtime.assemble import Plan
 from hts.runtime.jitter import Jitter
 from hts.runtime.shared import Shared, Tell
+from hts_envs.contract import Array
+
+
+class Keeps(Protocol):
+    """What a learner keeps from one update to the next."""
+
+    def arrays(self) -> dict[str, Array]: ...
+
+    def take(self, arrays: Mapping[str, Array]) -> None: ...
+
+
+class Learns(Protocol):
+    """A learner of any algorithm."""
+
+    @property
+    def kept(self) -> Keeps: ...
+
+    def update(
+        self, storage: Storage, behaviour: Version, newest: Version, updates: int
+    ) -> tuple[Version, dict[str, float]]: ...
+
+    def learnt(self, made: Version) -> Array: ...
+
+    def close(self) -> None: ...
 
 
 class Learning:
     """A learner, the versions that are alive, and the digest so far."""
 
-    def __init__(self, found: Plan, learner: Learner, shared: Shared, pause: Jitter) -> None:
+    def __init__(self, found: Plan, learner: Learns, shared: Shared, pause: Jitter) -> None:
         self.learner = learner
         self._shared = shared
         self._keep = found.keep

@@ -35,9 +35,7 @@ def run(pipe: Pipe, given: Assignment) -> None:
     assert shared.beside is not None, "there is a place for what it makes"
     spaces = memory.blueprint.spaces
     published = Published(shared.versions, tuple(memory.blueprint.scaled))
-    turns = p_turns(
-        experiment, shared, Computing(lambda: Policy(experiment, spaces, given.device))
-    )
+    turns = p_turns(experiment, shared, Computing(lambda: Policy(experiment, spaces, given.device)))
     crew = memory.blueprint.crew
     clock = Clock(shared.times[crew.executors + crew.actors])
     pause = Jitter(given.terms.jitter, "P-learner")

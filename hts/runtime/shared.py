@@ -46,7 +46,16 @@ class Blueprint:
         crew = self.crew
         desk = desk_arrays(len(crew.blocks), crew.executors, crew.replicas)
         versions = version_arrays(self.parameters, self.scaled)
-        return [storage, storage, desk, clock_arrays(self.roles), versions, self.kept, self.beside, self.replay]
+        return [
+            storage,
+            storage,
+            desk,
+            clock_arrays(self.roles),
+            versions,
+            self.kept,
+            self.beside,
+            self.replay,
+        ]
 
 
 @dataclass(frozen=True)

@@ -89,4 +89,5 @@ def _setting(experiment: Experiment, machine: Machine) -> Setting:
         batched=parse(experiment.env).batched,
         remote=bool(machine.dialled_in(experiment.replicas)),
         device=machine.device,
+        replayed=bool(experiment.windows),
     )

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hts.config import Config, Experiment, Machine, Resolved
+from hts.config import PQL, Config, Experiment, Machine, Resolved
 from hts.errors import RoleFailed, WorldFailed, WrongUsage
 from hts.remote.port import Port
 from hts.report import logs
@@ -294,6 +294,11 @@ def _how(run: SerialRun | ParallelRun) -> dict[str, Any]:
 
 def _schedule(experiment: Experiment) -> str:
     """Which versions an update reads, in words."""
+    if isinstance(experiment.algo, PQL):
+        counts = f"1:{experiment.algo.beta_av} and 1:{experiment.algo.beta_pv} as counts"
+        if experiment.schedule == "sync":
+            return f"sync: executors, V-learner and P-learner in turn, {counts}"
+        return f"hts: executors, V-learner and P-learner at once, one window apart, {counts}"
     if experiment.schedule == "sync":
         return "sync, lag 0: collect and learn in turn"
     return f"hts, lag 1: collect and learn at once, correction {experiment.correction}"

@@ -22,6 +22,16 @@ from hts.runtime.serial import SerialRun
 from hts_envs import parse
 
 SMALL = ("replicas=6", "rollout=8", "steps=192", "shards=2")
+PQL = (
+    "env=batched:pendulum",
+    "algo=pql",
+    "batch=64",
+    "replay=100",  # two windows, so that it is written over
+    "warm_up=8",
+    "beta_av=1",
+    "critic_hidden=16",
+    "normalise_observations=true",
+)
 EXPERIMENTS = {
     "discrete actions": ("env=gym:CartPole-v1",),
     "continuous actions, both normalisers": (
@@ -60,6 +70,9 @@ EXPERIMENTS = {
     "separate policies": ("env=python:tests.fakes.team:make", "policies=separate"),
     "squashed actions": ("env=gym:Pendulum-v1", "squash=true"),
     "atari, a2c": ("env=atari:Breakout", "algo=a2c", "model=conv", "frame_stack=4"),
+    "critics, mixed exploration": (*PQL, "noise_high=0.4", "frame_stack=2", "clip_rewards=1"),
+    "critics, one after the other": (*PQL, "schedule=sync", "algo.smoothing=0.2"),
+    "critics, soft and categorical": (*PQL, "algo.policy=sac", "critic=categorical"),
     "turn by turn": ("env=gym:CartPole-v1", "schedule=sync"),
 }
 

@@ -76,6 +76,21 @@ def test_kills_and_interruptions_change_no_digest() -> None:
 
 
 @pytest.mark.timeout(300)
+def test_kills_and_interruptions_change_no_digest_of_a_replay() -> None:
+    """The same where V-learner and P-learner teach from a replay, which outlives both: whoever is
+    killed, in memory, and across checkpoints in a file."""
+    counts = ("batch=32", "replay=256", "warm_up=8", "beta_av=2", "critic_hidden=16")
+    asked = ("env=gym:Pendulum-v1", "algo=pql", "rollout=8", *counts)
+    sets = [word for each in asked for word in ("--set", each)]
+    layouts = ("--executors", "2", "--actors", "0,1", "--learners", "1")
+    result = verify("--config", "smoke", *sets, *layouts, "--kill", "4", "--interrupt", "1")
+    assert result.returncode == 0, result.stdout + result.stderr
+    rows = [line for line in result.stdout.splitlines() if line.endswith("4 killed, 1 interrupted")]
+    assert [row.split()[:2] for row in rows] == [["2", "0"], ["2", "1"]]
+    assert "P-learner failed: it was ended by SIGKILL" in result.stderr
+
+
+@pytest.mark.timeout(300)
 def test_a_digest_that_differs_after_a_kill_is_told() -> None:
     """A simulator that counts the steps of its life is another one when it is rebuilt: equal on
     every layout, until somebody is killed. The first step that is named is the first that a storage

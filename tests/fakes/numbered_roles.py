@@ -17,7 +17,6 @@ from hts.learn.normalise import Moments, RewardScale
 from hts.learn.optimisers import Adam
 from hts.memory.storage import Rows, Storage
 from hts.memory.versions import Published, Version
-
 from hts.roles.actor import due
 from hts.roles.executor import Answering
 from hts.runtime.jitter import Jitter
