@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,10 @@ from hts.cli import shell
 from hts.errors import WrongUsage
 from hts.report.curves import AXES, Curve, columns, curve, experiments, found
 from hts.report.picture import Frame, Stroke, checked, draw, draw_waiting
+from hts.report.printed import TABLES
 from hts.report.recorded import Recorded
-from hts.report.tables import TABLES, markdown
+from hts.report.speeds import Speeds, speedup, throughput
+from hts.report.tables import make
 from hts.report.waiting import roles
 from hts_envs.contract import Array
 from hts_envs.spelling import hint
@@ -30,21 +32,42 @@ examples:
   hts-plot runs/ppo-gym-CartPole-v1-s0-20260101-120000
   hts-plot runs --x time --y train/entropy --out entropy.svg
   hts-plot runs/table4 --table 4
+  hts-plot runs/football --throughput --out throughput.png
   hts-plot A/seed0 A/seed1 B/seed0 B/seed1 --labels "rollout 16,rollout 64"
 
 A directory of runs stands for the runs in it. A run that is still going on is
-drawn as far as it has come.
+drawn as far as it has come. An option that a picture has no use for is refused.
+
+--throughput   steps/s over replicas, a line for each schedule
+--speedup      steps/s of schedule hts over those of sync and hts_barrier, over the
+               variance of a step in ms2: of sleeper: worlds with several shapes
 
 keys of --json:
   format   1; a key is never renamed within a format
   x, y     what was drawn
   curves   a list of label, seeds, runs, x, mean, low, high (null: one seed)
+  lines    with --throughput, --speedup: a list of label, seeds, x, mean, low, high
   waiting  with --waiting: a list of role, x, and its shares by what it did
 
-exit code: 0 done, 2 wrong usage
+exit code: 0 done, 1 rows of a table differ that must be equal, 2 wrong usage
 """
 
 AXIS_LABELS = {"steps": "environment steps", "time": "seconds"}
+
+DEFAULTS = {"x": "steps", "y": "episode/return", "out": Path("curve.png")}
+
+SPEEDS: Mapping[str, tuple[Callable[[Sequence[Recorded]], list[Speeds]], str, str, str]] = {
+    "speedup": (speedup, "variance of a step, ms²", "times as fast", "hts over other schedules"),
+    "throughput": (throughput, "replicas", "steps/s", "steps/s over replicas"),
+}
+"""Pictures of whole runs: what makes their lines, both axes, and the help."""
+
+USELESS = {
+    "table": ("x", "y", "out", "labels", "json"),
+    "waiting": ("y", "labels"),
+    **dict.fromkeys(SPEEDS, ("x", "y", "labels")),
+}
+"""Options that say nothing to what is shown instead of curves."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -59,27 +82,28 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "runs", metavar="RUN", type=Path, nargs="+", help="directory of a run, or of several"
     )
-    made.add_argument("--x", choices=tuple(AXES), default="steps", help="along what (steps)")
+    made.add_argument("--x", choices=tuple(AXES), help="along what (steps)")
     made.add_argument(
         "--y",
-        default="episode/return",
         metavar="NAME",
-        help="which number of metrics.jsonl or eval.jsonl (episode/return)",
+        help=f"which number of metrics.jsonl or eval.jsonl ({DEFAULTS['y']})",
     )
     made.add_argument(
         "--out",
         type=Path,
-        default=Path("curve.png"),
         metavar="FILE",
-        help="the picture: .png, .svg or .pdf (curve.png)",
+        help=f"the picture: .png, .svg or .pdf ({DEFAULTS['out']})",
     )
     made.add_argument(
         "--labels", metavar="A,B", help="names of the experiments, in the order of the runs"
     )
-    made.add_argument(
+    instead = made.add_mutually_exclusive_group()
+    instead.add_argument(
         "--waiting", action="store_true", help="of one run: who worked and who waited for whom"
     )
-    made.add_argument(
+    for name, (_, _, _, text) in SPEEDS.items():
+        instead.add_argument(f"--{name}", action="store_true", help=text)
+    instead.add_argument(
         "--table",
         metavar="NAME",
         help=f"print a table of the HTS-RL paper beside its own numbers: {', '.join(TABLES)}",
@@ -97,11 +121,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _plot(typed: argparse.Namespace) -> int:
+    _refuse_useless(typed)
     if typed.table is not None:
         return _table(typed)
+    for name, value in DEFAULTS.items():
+        if getattr(typed, name) is None:
+            setattr(typed, name, value)
     out = None if typed.json else checked(typed.out)
     if typed.waiting:
         return _waiting(typed, out)
+    for name in SPEEDS:
+        if getattr(typed, name):
+            return _speeds(name, found(typed.runs), out)
     every = found(typed.runs)
     groups = experiments(every)
     left_out = len(every) - sum(len(group.runs) for group in groups)
@@ -123,14 +154,52 @@ def _plot(typed: argparse.Namespace) -> int:
     return shell.DONE
 
 
+def _refuse_useless(typed: argparse.Namespace) -> None:
+    """Nothing that was typed is passed over in silence."""
+    for instead, useless in USELESS.items():
+        for name in useless:
+            if getattr(typed, instead) and getattr(typed, name):
+                raise WrongUsage(f"--{name}: it says nothing to --{instead}; leave one of them out")
+
+
 def _table(typed: argparse.Namespace) -> int:
     """A table of the paper, as text."""
-    if typed.json or typed.waiting:
-        raise WrongUsage("--table: it is Markdown, and alone")
     if typed.table not in TABLES:
         raise WrongUsage(f"--table: there is no table {typed.table!r}{hint(typed.table, TABLES)}")
-    print(markdown(typed.table, found(typed.runs)))
+    made = make(typed.table, found(typed.runs))
+    print(made.text)
+    return shell.DONE if made.equal else shell.FAILED
+
+
+def _speeds(name: str, runs: Sequence[Recorded], out: Path | None) -> int:
+    """Whole runs, each a point."""
+    lines_of, x, y, title = SPEEDS[name]
+    lines = lines_of(runs)
+    if out is None:
+        told = [
+            {"label": each.label, "seeds": list(each.seeds), "x": each.x.tolist(), **_spread(each)}
+            for each in lines
+        ]
+        print(json.dumps({"format": 1, "x": x, "y": y, "lines": told}, indent=2, allow_nan=False))
+        return shell.DONE
+    draw(out, Frame(title=title, x=x, y=y), [_stroke(each.label, each) for each in lines])
+    for each in lines:
+        for at, *values in zip(each.x, each.y.mean, each.y.low, each.y.high, strict=True):
+            mean, low, high = (f"{value:.4g}" for value in values)
+            between = f" ({low} to {high})" if len(each.seeds) > 1 else ""
+            print(f"{each.label}: {mean}{between} at {at:.6g}")
+    print(f"drawn in {out}")
     return shell.DONE
+
+
+def _spread(drawn: Curve | Speeds) -> dict[str, list[float] | None]:
+    """Of one seed there is no interval."""
+    several = len(drawn.seeds) > 1
+    return {
+        "mean": drawn.y.mean.tolist(),
+        "low": drawn.y.low.tolist() if several else None,
+        "high": drawn.y.high.tolist() if several else None,
+    }
 
 
 def _waiting(typed: argparse.Namespace, out: Path | None) -> int:
@@ -165,7 +234,7 @@ def _labels(said: str | None, own: Sequence[str]) -> list[str]:
     return labels
 
 
-def _stroke(label: str, drawn: Curve) -> Stroke:
+def _stroke(label: str, drawn: Curve | Speeds) -> Stroke:
     if len(drawn.seeds) == 1:
         return Stroke(label, drawn.x, drawn.y.mean)
     named = f"{label} ({len(drawn.seeds)} seeds)"
@@ -199,9 +268,7 @@ def _as_json(
                 "seeds": list(each.seeds),
                 "runs": [str(run.path) for run in of],
                 "x": each.x.tolist(),
-                "mean": each.y.mean.tolist(),
-                "low": each.y.low.tolist() if len(of) > 1 else None,
-                "high": each.y.high.tolist() if len(of) > 1 else None,
+                **_spread(each),
             }
             for label, each, of in zip(labels, curves, runs, strict=True)
         ],

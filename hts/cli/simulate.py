@@ -48,6 +48,18 @@ exit code: 0 done, 2 wrong usage
 REPLICAS, ROLLOUTS = "1,2,4,8,16,32,64,128,256,512,1024,2048,4096", "4,16,64,256"
 _MOST_REPLICAS, _MOST_STEPS = 100_000, 10_000
 
+OF_PREDICTIONS = (
+    "mean",
+    "deviation",
+    "answer",
+    "learning",
+    "cores",
+    "replicas",
+    "rollouts",
+    "out",
+)
+"""Options that claims have no use for: their values are the paper's, and they are printed."""
+
 
 def parser() -> argparse.ArgumentParser:
     """A measured simulator or an imagined one, and what to predict for it."""
@@ -70,8 +82,8 @@ def parser() -> argparse.ArgumentParser:
     ):
         made.add_argument(flag, metavar="MS", help=f"milliseconds {text}")
     made.add_argument("--cores", metavar="N", help="that compute (as many as this machine has)")
-    made.add_argument("--replicas", metavar="N,N", default=REPLICAS, help="(1,2,4 ... 4096)")
-    made.add_argument("--rollouts", metavar="N,N", default=ROLLOUTS, help=f"({ROLLOUTS})")
+    made.add_argument("--replicas", metavar="N,N", help="(1,2,4 ... 4096)")
+    made.add_argument("--rollouts", metavar="N,N", help=f"({ROLLOUTS})")
     made.add_argument("--out", type=Path, metavar="FILE", help="a picture: .png, .svg or .pdf")
     made.add_argument("--json", action="store_true", help="print one JSON object instead of text")
     return made
@@ -84,8 +96,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _claims(typed: argparse.Namespace) -> int:
-    if typed.profile is not None or typed.mean is not None:
+    if typed.profile is not None:
         raise WrongUsage("--claims: it takes no simulator, the paper says which ones")
+    useless = [name for name in OF_PREDICTIONS if getattr(typed, name) is not None]
+    if useless:
+        raise WrongUsage(f"--{useless[0]}: it says nothing to --claims, which the paper has set")
     from hts.bench import foretell
 
     found = foretell.claims()
@@ -102,8 +117,8 @@ def _predict(typed: argparse.Namespace) -> int:
     from hts.report.picture import checked
 
     simulator = _simulator(typed)
-    replicas = _list("--replicas", typed.replicas, _MOST_REPLICAS)
-    rollouts = _list("--rollouts", typed.rollouts, _MOST_STEPS)
+    replicas = _list("--replicas", typed.replicas or REPLICAS, _MOST_REPLICAS)
+    rollouts = _list("--rollouts", typed.rollouts or ROLLOUTS, _MOST_STEPS)
     out = None if typed.out is None else checked(typed.out)
     cores = _list("--cores", typed.cores, 10**6)[0] if typed.cores else _cores()
     found = predict(simulator, replicas, rollouts, cores)

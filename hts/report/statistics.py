@@ -2,7 +2,7 @@
 
 final metric           the mean over the episodes of the last ten policies of a run
 final time metric      the same of the last ten that there were at some time
-required time metric   when the running mean of 100 episodes first reached a target
+required time metric   when the running mean of 100 evaluation episodes first reached a target
 
 Over games: scores on a scale on which random play is 0 and a human is 1; their median over games,
 the mean of their middle half over runs and games, and by how much they fall short of 1.
@@ -11,6 +11,8 @@ the mean of their middle half over runs and games, and by how much they fall sho
 from __future__ import annotations
 
 import json
+import math
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from hts.report import evaluations
 from hts.report.run_directory import METRICS
 from hts_envs.contract import Array
 
@@ -161,9 +164,20 @@ def before(run: Path, seconds: float) -> int:
 
 
 def reached(run: Path, target: float) -> Reached | None:
-    """When the mean over the latest 100 training episodes first was as high as this."""
-    for line in metrics(run):
-        mean = line.get("episode/score", line.get("episode/return"))
-        if mean is not None and mean >= target and line["episode/count"] >= FULL:
-            return Reached(line["update"], line["steps"], line["time/seconds"])
+    """When the mean over the latest 100 evaluation episodes first was as high as this.
+
+    An evaluation counts from the moment at which its policy was made, whenever it was played.
+    """
+    lines = evaluations.read(run)
+    name = what_counts(list(lines.values()))
+    latest: deque[float] = deque(maxlen=FULL)
+    for update, line in lines.items():
+        latest.extend(map(float, line[name]))
+        if len(latest) == FULL and math.fsum(latest) / FULL >= target:
+            return Reached(update, int(line["steps"]), _made(run, update))
     return None
+
+
+def _made(run: Path, update: int) -> float:
+    """Seconds into the run when it had made this update."""
+    return next((line["time/seconds"] for line in metrics(run) if line["update"] == update), 0.0)

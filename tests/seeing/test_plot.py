@@ -182,3 +182,58 @@ def test_wrong_calls_are_answered_in_a_sentence(
     assert "there is no directory" in refused(capsys, slow, "--out", tmp_path / "no" / "c.png")
     assert "3 for 2 experiments" in refused(capsys, runs, "--labels", "a,b,c")
     assert "shows one run" in refused(capsys, runs, "--waiting")
+    assert "--y: it says nothing to --waiting" in refused(capsys, slow, "--waiting", "--y", "steps")
+    assert "--labels: it says nothing" in refused(capsys, slow, "--throughput", "--labels", "a")
+    assert "of sleeper: worlds" in refused(capsys, slow, "--speedup")
+
+
+def fast(run: Path, target: Path, speed: float, **values: object) -> Path:
+    """The same run as another one has it that was so fast."""
+    copy = made.copy(run, target)
+    manifest = json.loads((copy / "manifest.json").read_text())
+    named = {f"experiment.{name}": value for name, value in values.items()}
+    made.change(copy, "manifest.json", config={**manifest["config"], **named})
+    made.change(copy, "result.json", sps=speed)
+    return copy
+
+
+def test_throughput_over_replicas(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A line for each schedule, a point for each number of replicas: the mean over its seeds."""
+    for number, (speed, schedule, replicas, seed) in enumerate(
+        ((40.0, "hts", 4, 0), (60.0, "hts", 4, 1), (90.0, "hts", 8, 0), (20.0, "sync", 4, 0))
+    ):
+        folder, values = tmp_path / str(number), {"schedule": schedule, "seed": seed}
+        fast(runs / "slow0", folder, speed, replicas=replicas, **values)
+    found = told(capsys, tmp_path, "--throughput")
+    lines = {line["label"]: line for line in found["lines"]}
+    assert list(lines) == ["hts", "sync"]
+    assert (lines["hts"]["x"], lines["hts"]["mean"]) == ([4.0, 8.0], [50.0, 90.0])
+    assert (lines["hts"]["low"][0], lines["hts"]["high"][0]) == (40.0, 60.0)
+    assert (lines["sync"]["x"], lines["sync"]["low"]) == ([4.0], None)
+    out = tmp_path / "throughput.png"
+    assert main([str(tmp_path), "--throughput", "--out", str(out)]) == 0
+    assert out.read_bytes().startswith(PNG)
+
+
+def test_speedup_over_the_variance_of_a_step(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of a gamma distribution with mean 2 ms: 4 / shape; ratios are taken seed by seed, and a seed
+    that was run with one schedule only is none."""
+    made_of = ((30.0, "hts", 4.0, 0), (10.0, "sync", 4.0, 0), (25.0, "hts_barrier", 4.0, 0))
+    made_of = (*made_of, (12.0, "hts", 0.5, 0), (3.0, "sync", 0.5, 0), (9.0, "hts", 0.5, 1))
+    for number, (speed, schedule, shape, seed) in enumerate(made_of):
+        env = f"sleeper:?shape={shape}&mean=2"
+        values = {"schedule": schedule.partition("_")[0], "seed": seed, "env": env}
+        copy = fast(runs / "slow0", tmp_path / str(number), speed, **values)
+        if schedule == "hts_barrier":
+            config = json.loads((copy / "manifest.json").read_text())["config"]
+            made.change(copy, "manifest.json", config={**config, "machine.barrier": True})
+    lines = {line["label"]: line for line in told(capsys, tmp_path, "--speedup")["lines"]}
+    assert lines["hts over sync"]["x"] == [1.0, 8.0]
+    assert lines["hts over sync"]["mean"] == [3.0, 4.0]
+    assert lines["hts over hts_barrier"]["mean"] == [1.2]
+    (tmp_path / "4" / "result.json").write_text("{}")
+    assert "no result yet" in refused(capsys, tmp_path, "--speedup")

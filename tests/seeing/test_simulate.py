@@ -216,4 +216,7 @@ def test_wrong_calls_are_answered_in_a_sentence(
     assert "between 1 and" in refused(capsys, "--mean", "5", "--replicas", "0,4")
     assert "between 1 and" in refused(capsys, "--mean", "5", "--rollouts", "1000000")
     assert "belongs to --mean" in refused(capsys, tmp_path / "x", "--deviation", "1")
-    assert "takes no simulator" in refused(capsys, "--claims", "--mean", "5")
+    assert "takes no simulator" in refused(capsys, "--claims", "profile.json")
+    for name, value in (("mean", "5"), ("replicas", "4"), ("cores", "2"), ("out", "x.png")):
+        said = refused(capsys, "--claims", f"--{name}", value)
+        assert f"--{name}: it says nothing to --claims" in said

@@ -85,16 +85,29 @@ def _metric(update: int, mean: float, count: int, **more: float) -> dict[str, fl
 
 
 def test_the_required_time(tmp_path: Path) -> None:
-    """The first update at which the mean is one of 100 episodes, and high enough; a half line at
-    the end is none."""
-    lines = [_metric(1, 9.0, 99), _metric(2, 4.0, 100), _metric(3, 5.0, 130), _metric(4, 9.0, 150)]
-    run = _write(tmp_path, *lines)
-    assert statistics.reached(run, 5.0) == Reached(3, 30, 4.5)
-    assert statistics.reached(run, 9.5) is None
+    """The first policy at which the mean is one of 100 evaluation episodes, and high enough, at the
+    time at which it was made; training episodes do not count, and half a line is none."""
+    run = _write(tmp_path, *[_metric(n, 99.0, 500) for n in range(1, 8)])
+    means = {1: 9.0, 2: 0.0, 3: 3.0, 4: 6.0, 5: 9.0}  # of 50 episodes each
+    for update, mean in means.items():
+        line = {"update": update, "steps": update * 10, "episodes": 50, "returns": [mean] * 50}
+        evaluations.add(run, line)
+    assert statistics.reached(run, 4.5) == Reached(2, 20, 3.0)
+    assert statistics.reached(run, 5.0) == Reached(5, 50, 7.5)
+    assert statistics.reached(run, 8.0) is None
     assert statistics.before(run, 4.6) == 3
     assert statistics.before(run, 1.0) == 0
-    scored = _write(tmp_path, *[line | {"episode/score": line["update"] / 4} for line in lines])
-    assert statistics.reached(scored, 0.75) == Reached(3, 30, 4.5)
+    for line in evaluations.read(run).values():
+        line["scores"] = [line["update"] / 4] * 50
+        evaluations.add(_folder(tmp_path / "scored"), line)
+    made = [{"update": n, "time/seconds": n * 2.0} for n in range(1, 6)]
+    _write(tmp_path / "scored", *made)
+    assert statistics.reached(tmp_path / "scored", 0.875) == Reached(4, 40, 8.0)
+
+
+def _folder(path: Path) -> Path:
+    path.mkdir(exist_ok=True)
+    return path
 
 
 def test_lines_stay_in_order_and_are_written_once(tmp_path: Path) -> None:
