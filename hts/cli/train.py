@@ -172,19 +172,24 @@ def _resumed(typed: argparse.Namespace) -> Resumed | None:
 
 
 def seeds_of(typed: argparse.Namespace) -> list[int]:
-    """What `--seeds` names: numbers and ranges, both ends in them."""
+    """What `--seeds` names, where nothing else names a seed."""
     for name in ("seed", "resume"):
         if getattr(typed, name) is not None:
             raise WrongUsage(f"--seeds: it does not go with --{name}")
+    return seeds_in(typed.seeds)
+
+
+def seeds_in(said: str) -> list[int]:
+    """Numbers and ranges, both ends in them."""
     found: list[int] = []
-    for part in typed.seeds.split(","):
+    for part in said.split(","):
         first, dots, last = part.partition("..")
         ends = (first, last if dots else first)
         if not all(end.strip().isdecimal() for end in ends) or int(ends[0]) > int(ends[1]):
-            raise WrongUsage(f"--seeds {typed.seeds}: write it as 0..4 or 0,3,7")
+            raise WrongUsage(f"--seeds {said}: write it as 0..4 or 0,3,7")
         found += range(int(ends[0]), int(ends[1]) + 1)
     if len(set(found)) != len(found):
-        raise WrongUsage(f"--seeds {typed.seeds}: a seed is named twice")
+        raise WrongUsage(f"--seeds {said}: a seed is named twice")
     return found
 
 
