@@ -6,7 +6,7 @@ import argparse
 import dataclasses
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,24 +37,30 @@ EPILOG = """\
 examples:
   hts-eval runs/ppo-gym-CartPole-v1-s0-20260101-120000
   hts-eval RUN --last 1 --episodes 100 --greedy
+  hts-eval RUN --checkpoint 1200
   hts-eval RUN --video episode.mp4 --episode 3
   hts-eval runs --target 0.8 --at 3600
 
 final metric           mean over the episodes of the last ten policies (10 each)
 final time metric      the same of the last ten that there were after --at seconds
-required time metric   when the mean over 100 training episodes reached --target
+required time metric   when the mean over the latest 100 evaluation episodes in
+                       eval.jsonl reached --target
 
 Scores where the world has them, otherwise returns. Over several runs that differ
 only in their seeds: mean, and the interval in which it lies with 95 %, resampled
-over seeds (of one run: over episodes). For Atari also human-normalised.
+over seeds (of one run: over episodes); so for the required time, where all of
+them reached the target. For Atari also human-normalised, over games; intervals
+there are resampled over the seeds of each game.
 
 keys of --json:
   format   1; a key is never renamed within a format
   runs     a list of run, seed, environment, policies (the lines of eval.jsonl),
            counts (scores or returns), mean, low, high, required (update, steps,
            seconds; null: not reached), human_normalised
-  seeds    a list of label, seeds, mean, low, high, required_seconds
-  atari    median, interquartile_mean, optimality_gap; null: no Atari
+  seeds    a list of label, seeds, mean, low, high, required_seconds (null: not all
+           reached it), required_low, required_high, required_reached (seeds)
+  atari    median, interquartile_mean, optimality_gap, intervals (low and high by
+           these names; null: one run of each game); null: no Atari
   video    file, update, episode, frames, fingerprint; null: none
 
 exit code: 0 done, 1 failed, 2 wrong usage or a damaged record, 130 interrupted
@@ -77,7 +83,9 @@ def parser() -> argparse.ArgumentParser:
         "--episodes", type=_count, default=10, metavar="N", help="of each policy (10)"
     )
     which = made.add_mutually_exclusive_group()
-    which.add_argument("--update", type=int, metavar="U", help="the policy behind so many updates")
+    which.add_argument(
+        "--checkpoint", type=int, metavar="UPDATE", help="the policy behind so many updates"
+    )
     which.add_argument("--last", type=_count, default=10, metavar="N", help="newest policies (10)")
     made.add_argument("--greedy", action="store_true", help="always the likeliest action")
     made.add_argument("--again", action="store_true", help="play also what is known already")
@@ -193,11 +201,13 @@ def _chosen(
 ) -> list[int]:
     """The updates whose policies are asked about."""
     there = policies.available(run.path)
-    if typed.update is not None:
-        if typed.update not in {*there, *known}:
+    if typed.checkpoint is not None:
+        if typed.checkpoint not in {*there, *known}:
             listed = ", ".join(map(str, sorted({*there, *known}))) or "none at all"
-            raise WrongUsage(f"--update {typed.update}: {run.path} has no such policy: {listed}")
-        return [typed.update]
+            raise WrongUsage(
+                f"--checkpoint {typed.checkpoint}: {run.path} has no such policy: {listed}"
+            )
+        return [typed.checkpoint]
     published = {*policies.written(run.path / policies.FOLDER), *known}
     updates = sorted(published or there)
     if not updates:
@@ -220,7 +230,7 @@ def _policy(run: Recorded, update: int) -> policies.Policy:
     try:
         return policies.read(there[update], run.identity)
     except Damaged as damage:
-        raise WrongUsage(f"{damage}; another one is taken with --update") from None
+        raise WrongUsage(f"{damage}; another one is taken with --checkpoint") from None
 
 
 def _film(judged: Judged, typed: argparse.Namespace) -> dict[str, Any]:
@@ -282,7 +292,6 @@ def _over_seeds(judged: Sequence[Judged]) -> list[dict[str, Any]]:
     for group in experiments([each.run for each in judged]):
         runs = [by_path[run.path] for run in group.runs.values()]
         interval = bootstrapped(np.array([each.mean for each in runs]))
-        times = [each.required.seconds for each in runs if each.required is not None]
         rows.append(
             {
                 "label": group.label or runs[0].experiment.env,
@@ -290,18 +299,34 @@ def _over_seeds(judged: Sequence[Judged]) -> list[dict[str, Any]]:
                 "mean": float(interval.mean),
                 "low": float(interval.low),
                 "high": float(interval.high),
-                "required_seconds": float(np.mean(times)) if len(times) == len(runs) else None,
+                **_required([each.required for each in runs]),
             }
         )
     return rows
 
 
-def _over_games(judged: Sequence[Judged]) -> dict[str, float] | None:
+def _required(found: Sequence[statistics.Reached | None]) -> dict[str, Any]:
+    """A mean with its interval, where all seeds reached the target: of some it would flatter."""
+    times = [each.seconds for each in found if each is not None]
+    names = ("required_seconds", "required_low", "required_high")
+    told: dict[str, Any] = {**dict.fromkeys(names), "required_reached": len(times)}
+    if len(times) == len(found):
+        interval = bootstrapped(np.array(times))
+        ends = map(float, (interval.mean, interval.low, interval.high))
+        told.update(zip(names, ends, strict=True))
+    return told
+
+
+def _over_games(judged: Sequence[Judged]) -> dict[str, Any] | None:
     scores: dict[str, list[float]] = {}
     for each in judged:
         if each.human_normalised is not None:
             scores.setdefault(each.experiment.env, []).append(each.human_normalised)
-    return dataclasses.asdict(statistics.over_games(scores)) if scores else None
+    if not scores:
+        return None
+    several = any(len(runs) > 1 for runs in scores.values())
+    intervals = statistics.over_games_intervals(scores) if several else None
+    return {**dataclasses.asdict(statistics.over_games(scores)), "intervals": intervals}
 
 
 def _show(judged: Judged, typed: argparse.Namespace) -> None:
@@ -326,7 +351,7 @@ def _show(judged: Judged, typed: argparse.Namespace) -> None:
 
 def _when(required: statistics.Reached | None) -> str:
     if required is None:
-        return "-, the mean over 100 training episodes was never as high"
+        return "-, the mean over 100 evaluation episodes of eval.jsonl was never as high"
     return f"{required.seconds:,.1f} s, {required.steps:,} steps, update {required.update:,}"
 
 
@@ -339,12 +364,26 @@ def _show_together(record: Mapping[str, Any]) -> None:
     print()
     for row in record["seeds"]:
         seeds = f"{len(row['seeds'])} seed{'s' if len(row['seeds']) > 1 else ''}"
-        time = row["required_seconds"]
-        required = "" if time is None else f", target reached after {time:,.1f} s"
-        print(f"{row['label']}, {seeds}: {_interval(row)}{required}")
+        print(f"{row['label']}, {seeds}: {_interval(row)}{_when_together(row)}")
     if record["atari"] is not None:
-        told = (f"{name.replace('_', ' ')} {value:.3f}" for name, value in record["atari"].items())
-        print(f"human-normalised: {', '.join(told)}")
+        print(f"human-normalised: {', '.join(_games(record['atari']))}")
+
+
+def _when_together(row: Mapping[str, Any]) -> str:
+    """Nothing where nobody asked, or nobody has reached it."""
+    if row["required_seconds"] is not None:
+        low, high = row["required_low"], row["required_high"]
+        return f", target reached after {row['required_seconds']:,.1f} s [{low:,.1f}, {high:,.1f}]"
+    reached = row["required_reached"]
+    return f", target reached by {reached} of {len(row['seeds'])} seeds" if reached else ""
+
+
+def _games(atari: Mapping[str, Any]) -> Iterator[str]:
+    intervals = atari["intervals"] or {}
+    for name, value in atari.items():
+        if name != "intervals":
+            between = f" [{', '.join(f'{e:.3f}' for e in intervals[name])}]" if intervals else ""
+            yield f"{name.replace('_', ' ')} {value:.3f}{between}"
 
 
 def _show_film(filmed: Mapping[str, Any]) -> None:

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from hts.report import evaluations
+from hts.report.intervals import ends, picks
 from hts.report.run_directory import METRICS
 from hts_envs.contract import Array
 
@@ -134,6 +135,23 @@ def over_games(scores: Mapping[str, Sequence[float]]) -> OverGames:
     every = np.array([score for runs in scores.values() for score in runs], np.float64)
     median = float(np.median([np.mean(runs) for runs in scores.values()]))
     return OverGames(median, interquartile_mean(every), optimality_gap(every))
+
+
+def over_games_intervals(scores: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
+    """Where each of these numbers lies with 95 %: the runs of each game are drawn anew, and games
+    stay what they are, since they are no sample of anything."""
+    drawn = [
+        np.array(runs, np.float64)[picks(len(runs), game)]
+        for game, runs in enumerate(scores.values(), 1)
+    ]
+    every = np.concatenate(drawn, axis=1)
+    ordered, cut = np.sort(every, axis=1), every.shape[1] // 4
+    found = {
+        "median": np.median([game.mean(axis=1) for game in drawn], axis=0),
+        "interquartile_mean": ordered[:, cut : every.shape[1] - cut].mean(axis=1),
+        "optimality_gap": 1.0 - np.minimum(every, 1.0).mean(axis=1),
+    }
+    return {name: [float(end) for end in ends(values)] for name, values in found.items()}
 
 
 def what_counts(lines: Sequence[Mapping[str, Any]]) -> str:

@@ -275,7 +275,7 @@ def test_hts_eval_says_what_the_run_said(record: Path) -> None:
     assert len(episodes) == 40
     assert found["mean"] == pytest.approx(sum(episodes) / 40)
     assert found["low"] <= found["mean"] <= found["high"]
-    assert found["required"]["steps"] % 128 == 0
+    assert found["required"] is None, "four policies have no 100 episodes"
 
 
 def test_hts_eval_shows_a_table(record: Path) -> None:
@@ -305,8 +305,8 @@ def test_hts_eval_refuses_in_one_sentence(copy: Path, tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-4] + b"\0\0\0\1")
     asked = {
         (str(tmp_path / "nowhere"),): "there is no such directory",
-        (str(copy), "--update", "17"): "8, 16, 24, 32",
-        (str(copy), "--update", "16", "--again"): "parameters is not what was written",
+        (str(copy), "--checkpoint", "17"): "8, 16, 24, 32",
+        (str(copy), "--checkpoint", "16", "--again"): "parameters is not what was written",
         (str(copy), "--at", "0"): "had no policy by then",
         (str(copy), "--video", "x.avi"): "must end in .mp4 or .gif",
         (str(copy), "--video", "x.gif", "--episode", "10"): "counted from 0, and 10 are played",
