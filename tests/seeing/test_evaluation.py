@@ -289,6 +289,53 @@ def test_hts_eval_shows_a_table(record: Path) -> None:
     assert "never as high" in said.stdout
 
 
+def test_hts_eval_takes_the_checkpoint_that_is_named(record: Path) -> None:
+    """That policy and no other, whether its line is known or it is played."""
+    for more in ((), ("--again",)):
+        said = run(EVAL, str(record), "--checkpoint", "16", "--json", *more)
+        assert said.returncode == 0, said.stderr
+        (found,) = json.loads(said.stdout)["runs"]
+        assert found["policies"] == [evaluations.read(record)[16]]
+
+
+def with_seed(record: Path, target: Path, seed: int, means: tuple[float, ...], env: str) -> Path:
+    """The same run as another seed of a game has it: of each policy 50 episodes that are alike."""
+    copy = shutil.copytree(record, target)
+    manifest = json.loads((copy / "manifest.json").read_text())
+    manifest["config"] |= {"experiment.seed": seed, "experiment.env": env}
+    (copy / "manifest.json").write_text(json.dumps(manifest))
+    (copy / "eval.jsonl").unlink()
+    for update, mean in zip(UPDATES, means, strict=True):
+        line = {"update": update, "steps": update * 128, "episodes": 50, "eval/return": mean}
+        line |= {"eval/length": 1.0, "returns": [mean] * 50, "lengths": [1.0] * 50}
+        evaluations.add(copy, line)
+    return copy
+
+
+def test_over_seeds_there_are_intervals(record: Path, tmp_path: Path) -> None:
+    """Of the required time, where all seeds reached the target, and otherwise how many did; of
+    what is said over games."""
+    env = "atari:Breakout"
+    with_seed(record, tmp_path / "0", 0, (2.0, 4.0, 6.0, 8.0), env)
+    with_seed(record, tmp_path / "1", 1, (2.0, 8.0, 8.0, 8.0), env)
+    typed = (str(tmp_path), "--episodes", "50", "--json", "--target")
+    found = json.loads(run(EVAL, *typed, "5").stdout)
+    times = [each["required"]["seconds"] for each in found["runs"]]
+    assert [each["required"]["update"] for each in found["runs"]] == [24, 16]
+    (row,) = found["seeds"]
+    assert row["required_seconds"] == pytest.approx(sum(times) / 2)
+    assert [row["required_low"], row["required_high"]] == pytest.approx(sorted(times))
+    atari = found["atari"]
+    for name, (low, high) in atari["intervals"].items():
+        assert low <= atari[name] <= high
+        assert low < high
+    (row,) = json.loads(run(EVAL, *typed, "7.5").stdout)["seeds"]
+    assert (row["required_reached"], row["required_seconds"]) == (1, None)
+    said = run(EVAL, str(tmp_path), "--episodes", "50", "--target", "5").stdout
+    assert "target reached after" in said
+    assert "human-normalised: median 0.1" in said
+
+
 def test_hts_eval_takes_a_checkpoint_where_there_is_no_policy(copy: Path) -> None:
     """The version behind the last checkpoint is that of the last policy."""
     lines = evaluations.read(copy)

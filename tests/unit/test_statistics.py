@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -58,6 +59,23 @@ def test_over_games() -> None:
     """The median is of games' means, the other two of all runs."""
     found = statistics.over_games({"A": [0.0, 1.0], "B": [2.0, 4.0], "C": [0.25, 0.25]})
     assert found == OverGames(0.5, pytest.approx(0.875), pytest.approx(2.5 / 6))
+
+
+def test_intervals_over_games() -> None:
+    """Runs are drawn anew within their game: one run of each game leaves nothing open, and of two
+    games whose runs are alike one does not follow the other's draws."""
+    alone = statistics.over_games_intervals({"A": [0.5], "B": [0.25]})
+    assert alone["median"] == [0.375, 0.375]
+    assert alone["optimality_gap"] == [0.625, 0.625]
+    runs = [0.0, 0.2, 0.4, 0.6, 0.8]
+    one = statistics.over_games_intervals({"A": runs})
+    two = statistics.over_games_intervals({"A": runs, "B": runs})
+    assert one == statistics.over_games_intervals({"A": runs})
+    assert one["median"] == pytest.approx([0.16, 0.64], abs=0.021)
+    width = [each["median"][1] - each["median"][0] for each in (one, two)]
+    assert width[1] == pytest.approx(width[0] / np.sqrt(2), rel=0.1)
+    for name, value in dataclasses.asdict(statistics.over_games({"A": runs, "B": runs})).items():
+        assert two[name][0] < value < two[name][1]
 
 
 def _line(update: int, *returns: float, scores: tuple[float, ...] = ()) -> dict[str, object]:
