@@ -37,6 +37,19 @@ def line(update: int, steps: int, played: Sequence[Played]) -> dict[str, Any]:
     }
 
 
+def points(line: Mapping[str, Any]) -> dict[str, float]:
+    """What of a line is drawn as curves, at its steps."""
+    return {name: value for name, value in line.items() if name.startswith("eval/")}
+
+
+def in_words(line: Mapping[str, Any]) -> str:
+    """A line for a person."""
+    parts = [f"evaluated at {line['steps']:,} steps: return {line['eval/return']:.4g}"]
+    if "eval/score" in line:
+        parts.append(f"score {line['eval/score']:.4g}")
+    return ", ".join([*parts, f"length {line['eval/length']:.4g}, {line['episodes']} episodes"])
+
+
 def read(run: Path) -> dict[int, dict[str, Any]]:
     """Every line by its update; what is not a whole line is left out."""
     return _lines(run)[0]

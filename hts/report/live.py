@@ -38,7 +38,12 @@ _WAITS = {
     SIMULATORS: ("for simulators", "cyan"),
 }
 _LOSSES = (("policy loss", "policy_loss"), ("value loss", "value_loss"), ("entropy", "entropy"))
-_UPDATE = (("KL", "kl"), ("clipped", "clip_fraction"), ("explained", "explained_variance"))
+_UPDATE = (
+    ("KL", "kl"),
+    ("clipped", "clip_fraction"),
+    ("explained", "explained_variance"),
+    ("lag", "lag"),
+)
 _LAST = ("progress", "title", "return", "pace", "advice", "kind", "score", "length", "update")
 """What is kept where there are few rows; of what comes later, and what is not named, the first to
 go is the last."""
@@ -135,8 +140,6 @@ def _learning(seen: Seen, columns: int) -> Iterator[tuple[str, Line]]:
     metrics = seen.metrics
     losses = [(_short(metrics[f"train/{n}"]), w) for w, n in _LOSSES if f"train/{n}" in metrics]
     update = [(_short(metrics[f"train/{n}"]), w) for w, n in _UPDATE if f"train/{n}" in metrics]
-    if seen.vitals is not None:
-        update.append((f"{seen.vitals.lag}", "lag"))
     if columns >= _WIDE:
         yield "losses", _labelled("learning", losses + update)
         return

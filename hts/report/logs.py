@@ -12,6 +12,7 @@ import queue
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -36,8 +37,20 @@ class Log(Protocol):
     def add(self, steps: int, values: Mapping[str, float]) -> None:
         """One point of each curve."""
 
+    def evaluated(self, steps: int, values: Mapping[str, float]) -> None:
+        """One point of each curve under `eval/`, behind or between others: a policy is evaluated
+        some time after it was made, and stands where it was made."""
+
     def close(self) -> None:
         """There will be no more."""
+
+
+@dataclass(frozen=True)
+class _Evaluated:
+    """The evaluation of a policy that was made behind so many steps."""
+
+    steps: int
+    values: Mapping[str, float]
 
 
 class Logs:
@@ -48,7 +61,7 @@ class Logs:
         self._troubles: set[str] = set()
         self._last = -1.0
         self._left: Mapping[str, float] | None = None  # the latest line, where it was too early
-        self._lines: queue.SimpleQueue[Mapping[str, float] | threading.Event | None]
+        self._lines: queue.SimpleQueue[Mapping[str, float] | _Evaluated | threading.Event | None]
         self._lines = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._write, name="logs", daemon=True)
         self._thread.start()
@@ -61,6 +74,10 @@ class Logs:
             return
         self._last, self._left = now, None
         self._lines.put(line)
+
+    def evaluated(self, steps: int, values: Mapping[str, float]) -> None:
+        """What an evaluation came to; none is left out."""
+        self._lines.put(_Evaluated(steps, values))
 
     def sync(self) -> None:
         """Until what was handed over is written, or it takes too long."""
@@ -83,6 +100,9 @@ class Logs:
         while (line := self._lines.get()) is not None:
             if isinstance(line, threading.Event):
                 line.set()
+                continue
+            if isinstance(line, _Evaluated):
+                self._each(lambda log, told=line: log.evaluated(told.steps, told.values))
                 continue
             values = {name: value for name, value in line.items() if name != _AXIS}
             self._each(lambda log, at=int(line[_AXIS]), v=values: log.add(at, v))

@@ -33,6 +33,7 @@ class Progress:
     shaped: deque[float] = field(default_factory=lambda: deque(maxlen=_RECENT))
     episodes: int = 0
     spent: float = 0.0  # seconds before this run went on
+    _lag: float | None = None  # of the latest update, as the learner has seen it
     _told: float = 0.0
     _first: int = 0
     _lately: deque[tuple[float, int]] = field(default_factory=deque)  # seconds and steps
@@ -75,6 +76,7 @@ class Progress:
         self.updates += 1
         for episode in episodes:
             self._count(episode.facts)
+        self._lag = told.get("train/lag", self._lag)
         metrics = {"update": self.updates, "steps": self.steps, **told}
         for name, seen in self._recent().items():
             metrics[f"episode/{name}"] = seen
@@ -123,7 +125,7 @@ class Progress:
             "episodes": self.episodes,
             "return_mean": recent.get("return"),
             "score_mean": recent.get("score"),
-            "lag": 1 if self.experiment.schedule == "hts" else 0,
+            "lag": self._lag,
         }
 
     @property

@@ -18,6 +18,8 @@ from hts.report.logs import Log
 
 _PROJECT = "hts"
 _AXIS = "steps"
+_EVALUATED_AXIS = "eval/steps"
+_EVALUATED = ("eval/return", "eval/length", "eval/score")
 
 
 class WandB:
@@ -39,11 +41,18 @@ class WandB:
         )
         self._run.define_metric(_AXIS)
         self._run.define_metric("*", step_metric=_AXIS)
+        for name in _EVALUATED:  # along environment steps too, but behind those of training
+            self._run.define_metric(name, step_metric=_EVALUATED_AXIS)
         self._sent = int(self._run.summary.get(_AXIS) or 0)
+        self._evaluated = int(self._run.summary.get(_EVALUATED_AXIS) or 0)
 
     def add(self, steps: int, values: Mapping[str, float]) -> None:
         if steps > self._sent:
             self._run.log({_AXIS: steps, **values})
+
+    def evaluated(self, steps: int, values: Mapping[str, float]) -> None:
+        if steps > self._evaluated:
+            self._run.log({_EVALUATED_AXIS: steps, **values})
 
     def close(self) -> None:
         self._run.finish()
@@ -58,17 +67,28 @@ class MLflow:
         mlflow: Any = importlib.import_module("mlflow")
         self._client = mlflow.MlflowClient()
         self._run = _identity(path / "mlflow.id", lambda: self._begun(path.name, config))
-        told = self._client.get_metric_history(self._run, "time/seconds")
-        self._sent = max((point.step for point in told), default=0)
+        self._sent, self._evaluated = self._latest("time/seconds"), self._latest(_EVALUATED[0])
         self._client.update_run(self._run, status="RUNNING")
 
     def add(self, steps: int, values: Mapping[str, float]) -> None:
         if steps > self._sent:
-            for name, value in values.items():
-                self._client.log_metric(self._run, name, value, step=steps, synchronous=False)
+            self._log(steps, values)
+
+    def evaluated(self, steps: int, values: Mapping[str, float]) -> None:
+        if steps > self._evaluated:
+            self._log(steps, values)
 
     def close(self) -> None:
         self._client.set_terminated(self._run)
+
+    def _log(self, steps: int, values: Mapping[str, float]) -> None:
+        for name, value in values.items():
+            self._client.log_metric(self._run, name, value, step=steps, synchronous=False)
+
+    def _latest(self, name: str) -> int:
+        """The step of the newest point that is there of a curve."""
+        told = self._client.get_metric_history(self._run, name)
+        return max((point.step for point in told), default=0)
 
     def _begun(self, name: str, config: Mapping[str, Any]) -> str:
         there = self._client.get_experiment_by_name(_PROJECT)

@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from hts.config import Experiment
-from hts.report import terminal
+from hts.report import evaluations, terminal
 from hts.report.live import Live
 from hts.report.progress import Progress
-from hts.report.say import speak, tell_program
+from hts.report.say import mention, speak, tell_program
 from hts.report.vitals import Vitals
 
 How = Literal["live", "plain", "quiet", "json-log"]
@@ -33,6 +33,10 @@ class Plain:
     def update(self, metrics: Mapping[str, float], chain: str) -> None:
         """One more of them."""
         self._progress.tell(metrics, chain)
+
+    def evaluated(self, line: Mapping[str, Any]) -> None:
+        """One of its policies has been."""
+        mention(f"hts-train: {evaluations.in_words(line)}")
 
     def ending(self, status: str, metrics: Mapping[str, float], chain: str) -> None:
         """It does not go on."""
@@ -54,6 +58,10 @@ class Json(Plain):
     def update(self, metrics: Mapping[str, float], chain: str) -> None:
         if time.monotonic() - self._told >= _JSON_SECONDS:
             self._tell(metrics, chain)
+
+    def evaluated(self, line: Mapping[str, Any]) -> None:
+        told = {name: line[name] for name in ("update", "steps", "episodes")}
+        tell_program("evaluation", {**told, **evaluations.points(line)})
 
     def ending(self, status: str, metrics: Mapping[str, float], chain: str) -> None:
         if metrics:

@@ -47,6 +47,10 @@ class Events:
         )
         self._add(_varint(2, steps) + _field(5, found))
 
+    def evaluated(self, steps: int, values: Mapping[str, float]) -> None:
+        """The same, at any step: each curve has an order of its own."""
+        self.add(steps, values)
+
     def close(self) -> None:
         os.close(self._file)
 

@@ -77,11 +77,6 @@ class Vitals:
         """One of them; nobody's, where there is none."""
         return next((kind for kind in self.kinds if kind.role == role), Kind(role, 0))
 
-    @property
-    def lag(self) -> int:
-        """Versions between the one that acts and the newest."""
-        return 1 if self.setting.schedule == "hts" else 0
-
     def metrics(self) -> dict[str, float]:
         """The names under `machine/`."""
         found: dict[str, float] = {}
@@ -91,7 +86,6 @@ class Vitals:
                 if share or column == WORKED:
                     found[f"machine/{role}_{_NAMES[column]}"] = round(share, 4)
         found["machine/cores_busy"] = round(self.busy, 3)
-        found["machine/lag"] = self.lag
         found["machine/replaced"] = self.replaced
         found["machine/memory"] = round(self.memory / 1e6, 1)
         return found

@@ -71,6 +71,7 @@ class Learner:
         self.policy.load(start.parameters)
         learning = self._learning(storage, behaviour.scale)
         told = self._learn(learning, behaviour.number, self._rate(updates))
+        told["train/lag"] = float(newest.number - storage.version)
         made = self._applied(start, newest)
         assert torch.equal(start.parameters, published), "I4: a published version never changes"
         if not bool(torch.isfinite(made).all()):

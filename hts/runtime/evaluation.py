@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -74,12 +75,17 @@ class Evaluation:
     """The evaluator's process, as the one sees it that starts the run."""
 
     def __init__(self, given: Assignment) -> None:
+        self.tell: Callable[[dict[str, Any]], None] = _mention  # who is told of each evaluation
         self._given = given
         self.child: Child | None = None
         self._rung = 0  # how often it was told to look
         self._looked = 0  # and how often of these it has seen to everything
         self._starts = 0
-        self._told: list[int] = []
+
+    @property
+    def waits(self) -> bool:
+        """Some policy is not evaluated yet."""
+        return bool(_waiting(self._given))
 
     def look(self, written: list[int]) -> None:
         """Policies have been written; hear what there is to hear, without waiting."""
@@ -129,7 +135,7 @@ class Evaluation:
             return
         if "line" in said:
             self._starts = 0
-            mention(f"hts-train: {_told(said['line'])}")
+            self.tell(said["line"])
         if "note" in said:
             _say(said["note"])
         self._looked = max(self._looked, said.get("looked", 0))
@@ -187,12 +193,8 @@ def _stand_back() -> None:
         os.nice(19)
 
 
-def _told(line: dict[str, Any]) -> str:
-    """A line of `eval.jsonl` for a person."""
-    parts = [f"evaluated at {line['steps']:,} steps: return {line['eval/return']:.4g}"]
-    if "eval/score" in line:
-        parts.append(f"score {line['eval/score']:.4g}")
-    return ", ".join([*parts, f"length {line['eval/length']:.4g}, {line['episodes']} episodes"])
+def _mention(line: dict[str, Any]) -> None:
+    mention(f"hts-train: {evaluations.in_words(line)}")
 
 
 def _say(sentence: str) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from hts.config import Config, Experiment, Machine, flatten
+from hts.report import evaluations
 from hts.report.logs import logs_of
 from hts.report.progress import Progress
 from hts.report.shown import How, Plain, shown
@@ -37,6 +38,9 @@ class Telling:
         self._look: Look | None = None
         self._looked = 0.0
         self.shown: Plain = shown(how, progress)
+        for line in evaluations.read(path).values():
+            if line["steps"] > progress.steps:  # curves are taken back to where the run goes on
+                self._logs.evaluated(line["steps"], evaluations.points(line))
 
     def begin(self, run: SerialRun | ParallelRun) -> None:
         """Everybody is ready, and the run is under way."""
@@ -57,6 +61,11 @@ class Telling:
         """One more of them."""
         self._logs.add(metrics)
         self.shown.update(metrics, chain)
+
+    def evaluated(self, line: Mapping[str, Any]) -> None:
+        """One of the run's policies has been, however long ago it was made."""
+        self._logs.evaluated(line["steps"], evaluations.points(line))
+        self.shown.evaluated(line)
 
     def ending(self, status: str, metrics: Mapping[str, float], chain: str) -> None:
         """The run does not go on, and cannot be looked at any more."""

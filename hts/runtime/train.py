@@ -55,7 +55,7 @@ def go_on(resumed: Resumed, how: How = "live") -> int:
     run, config, behind = resumed.run, resumed.resolved.config, resumed.behind
     if run.result.get("status") == "done":
         _say(f"{run.path}: this run is done: digest {run.result.get('digest')}")
-        return _evaluated(evaluation(run.path, config))
+        return _evaluate_rest(run.path, config, how)
     found, layout = _prepared(config)
     held = resumed.held
     begin = None if held is None else Standing(behind, held.facts["chain"], held.arrays)
@@ -146,6 +146,8 @@ class _Training:
         """From where it begins to where it ends, shown in this way; returns the exit code."""
         path, machine = self._record.path, self._layout.machine
         self._telling = Telling(self.progress, machine, path, how)
+        if self._evaluation is not None:
+            self._evaluation.tell = self._telling.evaluated
         try:
             return self._run()
         finally:
@@ -194,6 +196,8 @@ class _Training:
             _say(f"how it ended is not in its record: {error.strerror}")
         if code == DONE:
             code = _evaluated(self._evaluation)
+        elif self._evaluation is not None:
+            self._evaluation.look([])  # what it has said already still reaches the curves
         self._telling.close()
         self._record.close()
         if how:
@@ -281,6 +285,20 @@ def _evaluated(evaluation: Evaluation | None) -> int:
     finally:
         evaluation.close()
     return DONE
+
+
+def _evaluate_rest(path: Path, config: Config, how: How) -> int:
+    """Of a run that is done: whoever is told of one that goes on is told of this too."""
+    rest = evaluation(path, config)
+    if rest is None or not rest.waits:
+        return DONE
+    whole = Progress(config.experiment, updates=config.experiment.updates)
+    telling = Telling(whole, config.machine, path, "plain" if how == "live" else how)
+    rest.tell = telling.evaluated
+    try:
+        return _evaluated(rest)
+    finally:
+        telling.close()
 
 
 def _how(run: SerialRun | ParallelRun) -> dict[str, Any]:

@@ -50,6 +50,7 @@ METRICS = {
     "train/kl": 0.00788,
     "train/clip_fraction": 0.0859,
     "train/explained_variance": 0.9069,
+    "train/lag": 1.0,
     "episode/return": 487.25,
     "episode/score": 0.5,
     "episode/length": 12345.0,

@@ -148,6 +148,9 @@ class Breaking:
         if self.count == 3:
             raise ConnectionError("the service is gone")
 
+    def evaluated(self, steps: int, values: object) -> None:
+        self.add(steps, values)
+
     def close(self) -> None:
         self.is_closed = True
 
@@ -159,7 +162,7 @@ def test_a_service_that_fails_is_told_once_and_left_out(
     failing = Breaking()
     logs = Logs({"service": failing, "tensorboard": Events(tmp_path / "there", 0)})
     for step in range(1, 7):
-        logs.add({"steps": step, "machine/lag": 1.0, RETURN: 1.0})
+        logs.add({"steps": step, "machine/replaced": 0.0, RETURN: 1.0})
     logs.sync()
     assert capsys.readouterr().err.count("service: the service is gone") == 1
     logs.close()

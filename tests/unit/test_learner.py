@@ -298,6 +298,21 @@ def test_a_rollout_of_another_version_is_refused(collected: Collected) -> None:
     assert storage.version == behaviour.number
 
 
+def test_the_lag_is_that_of_the_versions_which_were_used(collected: Collected) -> None:
+    """From the version that the rollout was made with to the one that is learnt into, whatever
+    somebody hands to the learner; a run in turn has none."""
+    run, storage, (behaviour, newest) = collected
+    learner = Learner(run.experiment, run.learner.policy)
+    for lag in (1, 2, 5):
+        ahead = dataclasses.replace(newest, number=behaviour.number + lag)
+        _, told = learner.update(storage, behaviour, ahead, 1)
+        assert told["train/lag"] == lag
+    for schedule, lag in (("hts", 1), ("sync", 0)):
+        other = serial(experiment(updates=3, schedule=schedule))
+        assert [updated.told["train/lag"] for updated in other] == [lag] * 3
+        other.close()
+
+
 def test_clipped_rewards_are_learnt_from_and_stored_raw() -> None:
     """Rule 11: the storage keeps what the world said."""
     asked = experiment(f"{SMALL}?action=vector")
