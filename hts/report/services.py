@@ -39,7 +39,8 @@ class WandB:
             config=dict(config),
             settings=wandb.Settings(console="off", silent=True),
         )
-        self._run.define_metric(_AXIS)
+        for axis in (_AXIS, _EVALUATED_AXIS):
+            self._run.define_metric(axis)
         self._run.define_metric("*", step_metric=_AXIS)
         for name in _EVALUATED:  # along environment steps too, but behind those of training
             self._run.define_metric(name, step_metric=_EVALUATED_AXIS)

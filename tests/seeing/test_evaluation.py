@@ -346,6 +346,35 @@ def test_hts_eval_takes_a_checkpoint_where_there_is_no_policy(copy: Path) -> Non
     assert json.loads(said.stdout)["runs"][0]["policies"] == [lines[32]]
 
 
+@pytest.mark.parametrize("ending", [".mp4", ".gif"])
+def test_a_video_of_an_episode_is_the_same_bytes_every_time(
+    record: Path, tmp_path: Path, ending: str
+) -> None:
+    """Made by the command, of pictures that a Gymnasium world draws of itself: one for each moment
+    of that episode, as its world draws them, and the same file from two processes."""
+    cv2 = pytest.importorskip("cv2")
+    files, told = [tmp_path / f"{turn}{ending}" for turn in range(2)], []
+    for file in files:
+        typed = ("--checkpoint", "32", "--episodes", "2", "--episode", "1", "--video", str(file))
+        said = run(EVAL, str(record), *typed, "--json")
+        assert said.returncode == 0, said.stderr
+        assert "what the policy sees" not in said.stderr
+        told.append(json.loads(said.stdout))
+    (one,) = told[0]["runs"][0]["policies"]
+    film = told[0]["video"]
+    assert (film["update"], film["episode"], film["return"]) == (32, 1, one["returns"][1])
+    assert film["frames"] == one["lengths"][1] + 1
+    assert film["fingerprint"] == told[1]["video"]["fingerprint"]
+    assert files[0].read_bytes() == files[1].read_bytes()
+    shown = cv2.VideoCapture(str(files[0]))
+    assert (shown.get(cv2.CAP_PROP_FRAME_WIDTH), shown.get(cv2.CAP_PROP_FRAME_HEIGHT)) == (600, 400)
+    frames = 0
+    while shown.read()[0]:
+        frames += 1
+    shown.release()
+    assert frames == film["frames"]
+
+
 def test_hts_eval_refuses_in_one_sentence(copy: Path, tmp_path: Path) -> None:
     """No run, no such policy, a damaged one, none at all; with what is there instead."""
     path = policies.path_of(copy / "policies", 16)

@@ -28,7 +28,7 @@ class Run:
             json.loads(path.read_text()) if there else {"history": [], "summary": {}, "legs": []}
         )
         self._held["legs"].append({**about, "goes_on": there})
-        self._axes: dict[str, str] = {}
+        self._axes: dict[str, str | None] = {}
         self._is_finished = False
 
     @property
@@ -36,14 +36,13 @@ class Run:
         return dict(self._held["summary"])
 
     def define_metric(self, name: str, step_metric: str | None = None) -> None:
-        if step_metric is not None:
-            self._axes[name] = step_metric
+        self._axes[name] = step_metric
 
     def log(self, values: Mapping[str, float]) -> None:
         assert not self._is_finished, "a finished run takes no values"
         for name, value in values.items():
             axis = self._axis(name)
-            if axis is not None and axis != name:
+            if axis is not None:
                 assert axis in values, f"{name} is drawn along {axis}, which is not told"
                 self._held["history"].append([name, values[axis], value])
         self._held["summary"].update(values)
