@@ -11,7 +11,7 @@
 # When everything is there, `ensure` costs one hash and prints nothing. All messages go to stderr;
 # stdout belongs to the job. One set-up at a time runs in a checkout (flock); the compiled football
 # engine is shared by all checkouts of a user, and a failure to build it stops nothing else; nor
-# does a failure to install what the tests of the clients in other languages need.
+# does a failure to install what tests of clients in other languages, or of pages, need.
 
 root=$(readlink -f -- "${BASH_SOURCE[0]}")
 root=${root%/*/*}
@@ -23,7 +23,7 @@ logs=$root/.cache/setup
 football_needs=(absl-py opencv-python-headless psutil six)
 steps_run=(system venv packages football)
 # shellcheck disable=SC2034 # read through its name
-steps_dev=("${steps_run[@]}" dev toolchains modules)
+steps_dev=("${steps_run[@]}" dev toolchains browser modules)
 
 say() { printf '%s\n' "$*" >&2; }
 
@@ -59,21 +59,21 @@ record_ready() {
     printf '%s\n%s\n' "$(inputs)" "$(readlink -f "$venv/bin/python")" > "$stamps/ready-$level"
 }
 
-wanted_packages() { # [dev]: what everybody needs, or what only developers need
+wanted_packages() { # [dev|browser]: what everybody needs, or what only developers need
     local group names
     while IFS=: read -r group names; do
         # shellcheck disable=SC2086 # a list of words
         case $group in
             '#'*) ;;
-            dev) [[ ${1-} != dev ]] || printf '%s ' $names ;;
-            *) [[ ${1-} == dev ]] || printf '%s ' $names ;;
+            dev | browser) [[ ${1-} != "$group" ]] || printf '%s ' $names ;;
+            *) [[ -n ${1-} ]] || printf '%s ' $names ;;
         esac
     done < "$root/tools/system-packages.txt"
 }
 
 has_apt() { type -P apt-get dpkg-query > /dev/null; }
 
-missing_packages() { # [dev]
+missing_packages() { # [dev|browser]
     local installed name
     installed=" $(dpkg-query -W -f '${db:Status-Status}:${Package} ' 2> /dev/null) "
     for name in $(wanted_packages "$@"); do
@@ -81,8 +81,12 @@ missing_packages() { # [dev]
     done
 }
 
-is_elsewhere() { # PACKAGE: Node and its npm often come from somebody else than Debian
-    [[ $1 == nodejs || $1 == npm ]] && type -P node npm > /dev/null
+is_elsewhere() { # PACKAGE: Node, its npm and a browser often come from somebody else than Debian
+    case $1 in
+        nodejs | npm) type -P node npm > /dev/null ;;
+        chromium) type -P chromium > /dev/null ;;
+        *) return 1 ;;
+    esac
 }
 
 pinned() { sed -n "s/^$1==//p" "$root/tools/constraints.txt"; }
@@ -341,24 +345,37 @@ clients_wait() {
     say "    $root/tools/setup.sh dev"
 }
 
-toolchains_step() { # never fails; tried once, and again when asked explicitly
+pages_wait() {
+    say "The tests that look at pages in a browser are left out; everything else works."
+    say "To try again:"
+    say "    $root/tools/setup.sh dev"
+}
+
+apart_step() { # NAME GROUP TITLE WAIT: never fails; tried once, and again when asked explicitly
     local missing
     has_apt || return 0
-    missing=$(missing_packages dev)
+    missing=$(missing_packages "$2")
     [[ -n $missing ]] || return 0
-    [[ -z $again ]] && stamped toolchains-missing "$missing" && return
-    stamp toolchains-missing "$missing"
+    [[ -z $again ]] && stamped "$1-missing" "$missing" && return
+    stamp "$1-missing" "$missing"
     if gain_root; then
         patience=600
         # shellcheck disable=SC2086 # a list of words
-        run_step toolchains "packages for clients in C++ and JavaScript" do_system $missing ||
-            clients_wait
+        run_step "$1" "$3" do_system $missing || "$4"
         patience=50 as_root=()
     else
         # shellcheck disable=SC2086 # a list of words
         explain_system $missing
-        clients_wait
+        "$4"
     fi
+}
+
+toolchains_step() {
+    apart_step toolchains dev "packages for clients in C++ and JavaScript" clients_wait
+}
+
+browser_step() { # by itself: Debian's relatives lack the package, and the clients need no browser
+    apart_step browser browser "a browser for the tests of pages" pages_wait
 }
 
 modules_step() { # never fails; tried once, and again when asked explicitly
@@ -390,6 +407,7 @@ all_steps() {
     if [[ $level == dev ]]; then
         package_step dev "development tools" -e '.[dev,envpool]'
         toolchains_step
+        browser_step
         modules_step
     fi
     record_ready

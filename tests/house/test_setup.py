@@ -143,12 +143,36 @@ def test_missing_system_packages_are_named(tmp_path: Path) -> None:
 def test_what_only_developers_need_is_asked_for_apart(tmp_path: Path) -> None:
     """No run waits for it; a Node that is no package of Debian's counts."""
     wanted = set(_bash("wanted_packages").stdout.split())
-    assert {"libzmq3-dev", "libmsgpack-cxx-dev", "nodejs", "npm"}.isdisjoint(wanted)
+    developers = {"libzmq3-dev", "libmsgpack-cxx-dev", "nodejs", "npm", "chromium"}
+    assert developers.isdisjoint(wanted)
     path = _dpkg(tmp_path / "bin", "g++", "cmake", "libzmq3-dev")
     without = _bash("type() { return 1; }; missing_packages dev", PATH=path).stdout
     assert without.split() == ["libmsgpack-cxx-dev", "nodejs", "npm"]
     _node(tmp_path / "bin")
     assert _bash("missing_packages dev", PATH=path).stdout.split() == ["libmsgpack-cxx-dev"]
+
+
+def test_a_browser_stops_nothing_and_nobody(checkout: Path, tmp_path: Path) -> None:
+    """It is a package by itself: where it cannot be had, that is said once, and what the clients
+    need is there; one from somebody else than Debian counts."""
+    code = (
+        "level=dev; again=; gain_root() { return 0; }; as_root=(); "
+        'do_system() { [[ $* != *chromium* ]]; }; mkdir -p "$logs"; '
+        "toolchains_step; browser_step; echo went on"
+    )
+    path = _dpkg(tmp_path / "bin", "g++", "cmake", "libzmq3-dev")
+    _node(tmp_path / "bin")
+    without = 'type() { [[ $2 != chromium ]] && builtin type "$@"; }; '
+    first = _bash(without + code, checkout, PATH=path)
+    assert "[6/8] packages for clients in C++ and JavaScript ... 0." in first.stderr
+    assert "[7/8] a browser for the tests of pages ... failed" in first.stderr
+    assert first.stderr.count("look at pages in a browser are left out") == 1
+    second = _bash(without + "missing_packages browser; " + code, checkout, PATH=path)
+    assert second.stdout == "chromium went on\n"
+    assert "browser" not in second.stderr
+    (tmp_path / "bin" / "chromium").write_text("#!/bin/sh\n")
+    (tmp_path / "bin" / "chromium").chmod(0o755)
+    assert _bash("missing_packages browser", PATH=path).stdout == ""
 
 
 def test_clients_in_other_languages_stop_nothing(checkout: Path, tmp_path: Path) -> None:
@@ -161,7 +185,7 @@ def test_clients_in_other_languages_stop_nothing(checkout: Path, tmp_path: Path)
     _node(tmp_path / "bin")
     first = _bash(code, checkout, PATH=path)
     assert "--no-install-recommends g++ cmake libzmq3-dev libmsgpack-cxx-dev\n" in first.stderr
-    assert "[7/7] modules for the client in JavaScript ... failed" in first.stderr
+    assert "[8/8] modules for the client in JavaScript ... failed" in first.stderr
     assert first.stderr.endswith(f"    {checkout}/tools/setup.sh dev\n")
     second = _bash(code, checkout, PATH=path)
     assert (first.stdout, second.stdout, second.stderr) == ("went on\n", "went on\n", "")
