@@ -89,9 +89,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--at", type=float, metavar="SECONDS", help="policies there were by then")
     made.add_argument("--target", type=float, metavar="SCORE", help="when was it reached?")
     made.add_argument("--video", type=Path, metavar="FILE", help="one episode, as .mp4 or .gif")
-    made.add_argument(
-        "--episode", type=int, default=0, metavar="N", help="with --video: which of them (0)"
-    )
+    made.add_argument("--episode", type=int, metavar="N", help="with --video: which of them (0)")
     made.add_argument("--json", action="store_true", help="one JSON object on standard output")
     return made
 
@@ -104,8 +102,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _eval(typed: argparse.Namespace) -> int:
     runs = found(typed.runs)
-    if typed.video is not None:
-        _check_video(typed, runs)
+    _check(typed, runs)
     signals.listen()
     judged = [_judged(run, typed) for run in runs]
     filmed = None if typed.video is None else _film(judged[0], typed)
@@ -122,8 +119,16 @@ def _eval(typed: argparse.Namespace) -> int:
     return shell.DONE
 
 
-def _check_video(typed: argparse.Namespace, runs: Sequence[Recorded]) -> None:
+def _check(typed: argparse.Namespace, runs: Sequence[Recorded]) -> None:
+    """Nothing that was typed is passed over in silence, and nothing played in vain."""
+    if typed.target is not None and typed.greedy:
+        raise WrongUsage("--target: it is about eval.jsonl, where nobody plays --greedy")
+    if typed.video is None:
+        if typed.episode is not None:
+            raise WrongUsage("--episode: it says which one --video shows")
+        return
     video.check(typed.video)
+    typed.episode = typed.episode or 0
     if len(runs) > 1:
         raise WrongUsage(f"--video: of one run, and these are {len(runs)}")
     if not 0 <= typed.episode < typed.episodes:

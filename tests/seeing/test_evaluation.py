@@ -387,6 +387,8 @@ def test_hts_eval_refuses_in_one_sentence(copy: Path, tmp_path: Path) -> None:
         (str(copy), "--video", "x.avi"): "must end in .mp4 or .gif",
         (str(copy), "--video", "x.gif", "--episode", "10"): "counted from 0, and 10 are played",
         (str(copy), "--epsodes", "3"): "--episodes",
+        (str(copy), "--episode", "3"): "--episode: it says which one --video shows",
+        (str(copy), "--greedy", "--target", "3"): "where nobody plays --greedy",
     }
     for typed, words in asked.items():
         said = run(EVAL, *typed)
