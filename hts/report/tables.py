@@ -301,6 +301,7 @@ def _common(group: Sequence[Recorded]) -> dict[int, list[Mapping[str, Any]]]:
     """The evaluations that all of them have, of equally many episodes."""
     read = [evaluations.read(run.path) for run in group]
     both = sorted(set.intersection(*(set(lines) for lines in read)))
+    found: dict[int, list[Mapping[str, Any]]]
     found = {update: [lines[update] for lines in read] for update in both}
     return {
         update: lines

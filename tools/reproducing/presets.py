@@ -98,7 +98,7 @@ PRESETS: Mapping[str, Preset] = {
         flags=_A2C,
         show=("--table 1", "--table A8"),
         full=Scale(steps=20_000_000, flags="--evaluate 1250"),
-        small=Scale(steps=32_000, flags="--evaluate 40", envs=("atari:Breakout",), seeds="0"),
+        small=Scale(steps=16_000, flags="--evaluate 20", envs=("atari:Breakout",), seeds="0"),
         says=_MEANINGLESS,
     ),
     "hts-rl-table2": Preset(
