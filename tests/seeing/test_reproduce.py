@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import json
+import signal
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -107,6 +110,27 @@ def test_from_runs_to_a_table_and_a_picture(
     assert command.reproduce(typed) == 0
     assert capfd.readouterr().err.count("this run is done") == 2
     assert results == {path: path.read_bytes() for path in tmp_path.glob("*/*/result.json")}
+
+
+@pytest.mark.timeout(120)
+def test_an_interruption_reaches_the_run(tmp_path: Path) -> None:
+    """SIGTERM to the tool alone: the run ends behind a checkpoint, then the tool, with 130."""
+    world = ("--env", "python:tests.fakes.small_worlds:Announcing", "--seeds", "5..6")
+    asked = [command.TOOLS / "reproduce", "hts-rl-table4", *world, "--out", tmp_path]
+    with subprocess.Popen(asked, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr is not None
+            for sentence in ("hts-train: inference:", "step 300 is played"):
+                assert any(sentence in line for line in process.stderr)
+            process.send_signal(signal.SIGTERM)
+            _, said = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert process.returncode == 130, said
+    (run,) = tmp_path.glob("*/*")
+    assert run.name == "1-s5"
+    assert json.loads((run / "result.json").read_text())["status"] == "interrupted"
+    assert list((run / "checkpoints").iterdir())
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,6 +25,7 @@ TOOLS = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(TOOLS.parent))
 
 # ruff: noqa: E402
+from hts import signals
 from hts.cli import shell
 from hts.cli.train import seeds_in
 from hts.errors import WrongUsage
@@ -90,7 +92,7 @@ def simulate(typed: argparse.Namespace) -> int:
         if getattr(typed, name) is not None:
             raise WrongUsage(f"--{name}: {typed.name} takes no runs, so there is nothing to choose")
     name, *flags = COMMANDS[typed.name].command
-    return subprocess.run([TOOLS / name, *flags]).returncode
+    return ended([TOOLS / name, *flags])
 
 
 def runs(
@@ -133,16 +135,27 @@ def train(made: Run) -> int:
     begun = (made.folder / "manifest.json").exists()
     how = ["--resume", made.folder] if begun else [*made.arguments, "--run-dir", made.folder]
     print(f"hts-train {' '.join(map(str, how))}", file=sys.stderr)
-    return subprocess.run([TOOLS / "hts-train", *map(str, how)]).returncode
+    return ended([TOOLS / "hts-train", *map(str, how)])
+
+
+def ended(command: Sequence[str | Path]) -> int:
+    """Its exit code; who interrupts this interrupts it too, and what it then does is waited for."""
+    with subprocess.Popen(command) as process:
+        while True:
+            try:
+                return process.wait()
+            except KeyboardInterrupt:
+                process.send_signal(signal.SIGINT)
 
 
 def show(flags: Sequence[str], folders: Sequence[Path], folder: Path) -> int:
     """A table, or a picture with its numbers, of these runs alone."""
     picture = [] if "--table" in flags else ["--out", folder / f"{flags[0].strip('-')}.png"]
-    shown = subprocess.run([TOOLS / "hts-plot", *folders, *flags, *picture])
+    code = ended([TOOLS / "hts-plot", *folders, *flags, *picture])
     print(flush=True)
-    return shown.returncode
+    return code
 
 
 if __name__ == "__main__":
+    signals.listen()
     sys.exit(main())
