@@ -107,6 +107,10 @@ def _configs(typed: argparse.Namespace, preset: Preset) -> list[Config]:
         flags = [Given(path, value, "--rollout") for path, value in rollout]
         sets = [*preset.sets, *typed.set]
         configs.append(configure(typed.config, sets, [*train.flags(typed), *flags]).config)
+    if any(config.experiment.windows for config in configs):
+        raise WrongUsage(
+            "--algo pql: its nodes are measured by tools/pql_speed, which takes the same"
+        )
     return configs
 
 

@@ -16,6 +16,7 @@ from hts.report.sealed import Sealed, seal, unseal
 
 KIND = "checkpoint"
 _ENDING = ".safetensors"
+_REST = 100.0  # times as long as the last one took: a large replay is written less often
 
 
 class Checkpoints:
@@ -30,6 +31,7 @@ class Checkpoints:
         self._every = every
         self._most = most
         self._last = time.monotonic()
+        self._took = 0.0
         self._writing: threading.Thread | None = None
 
     @property
@@ -37,7 +39,7 @@ class Checkpoints:
         """It is time for the next one, and the last one is written."""
         if not self._every or (self._writing is not None and self._writing.is_alive()):
             return False
-        return time.monotonic() - self._last >= self._every
+        return time.monotonic() - self._last >= max(self._every, _REST * self._took)
 
     def save(self, updates: int, held: Sealed, before: Callable[[], None]) -> None:
         """Write it while the run goes on, behind what `before` brings to the disk."""
@@ -54,7 +56,7 @@ class Checkpoints:
             self._writing.join()
 
     def _write(self, updates: int, held: Sealed, before: Callable[[], None]) -> None:
-        path = self._folder / f"{updates:09}{_ENDING}"
+        path, begun = self._folder / f"{updates:09}{_ENDING}", time.monotonic()
         try:
             before()
             seal(path, KIND, held)
@@ -65,6 +67,7 @@ class Checkpoints:
             self.trouble = f"{self._folder} takes no new checkpoint ({why})"
         else:
             self.trouble = None
+        self._took = time.monotonic() - begun
 
 
 def written(folder: Path) -> list[Path]:
