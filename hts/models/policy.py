@@ -69,8 +69,9 @@ class Network(nn.Module):
         # What critics teach has no value of its own, and maybe a temperature for its entropy.
         self.value = None if taught else nn.Linear(features, 1)
         self.deviation = nn.Parameter(torch.zeros(self.distribution.scale_free))
-        is_soft = isinstance(self.distribution, Stochastic)
-        self.log_temperature = nn.Parameter(torch.zeros(int(is_soft)))
+        self.log_temperature: nn.Parameter | None = None
+        if isinstance(self.distribution, Stochastic):
+            self.log_temperature = nn.Parameter(torch.zeros(1))
 
     def forward(self, observation: dict[str, Tensor], state: Tensor | None = None) -> Answer:
         """The answer to each row by itself."""
@@ -203,7 +204,8 @@ def _initialise(network: Network, generator: torch.Generator) -> None:
     if network.cell is not None:
         network.cell.initialise(generator)
     network.deviation.data.zero_()
-    network.log_temperature.data.zero_()
+    if network.log_temperature is not None:
+        network.log_temperature.data.zero_()
 
 
 def orthogonal(layer: nn.Linear | nn.Conv2d, gain: float, generator: torch.Generator) -> None:

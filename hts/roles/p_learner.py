@@ -19,7 +19,6 @@ from hts.learn.kept import state_of, take_state
 from hts.learn.optimisers import clip_norm, make_optimiser
 from hts.memory.versions import Version
 from hts.models.critics import Critics
-from hts.models.exploring import Stochastic
 from hts.models.policy import Policy
 from hts.replay.ring import Ring, Span
 from hts.roles.replayed import Replayed
@@ -73,8 +72,8 @@ class PLearner:
         said = self._critics.judge(self._critics.features(seen), action)
         loss = -worth(said, self._atoms).amin(0).mean()
         temperature = torch.zeros((), device=policy.device)
-        if isinstance(self._actions, Stochastic):
-            log_temperature = policy.network.log_temperature
+        log_temperature = policy.network.log_temperature
+        if log_temperature is not None:
             temperature = log_temperature.detach().exp().mean()
             too_sure = (log_prob.detach() + self._target_entropy).mean()
             loss = loss + temperature * log_prob.mean() - (log_temperature * too_sure).sum()

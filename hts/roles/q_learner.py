@@ -86,10 +86,10 @@ class QLearner:
         at_once = self.experiment.schedule == "hts"
         if at_once:
             self._beside.take(updates, newest, self.kept.arrays()["critics"])
-        told: dict[str, float] = {}
+        told = {"train/lag": float(newest.number - storage.version)}
         span = _warm(self.experiment, self._ring.span(updates + 1))
         if len(span):
-            told = self.kept.learn(updates, span, newest)
+            told |= self.kept.learn(updates, span, newest)
         if not at_once:
             self._beside.take(updates, newest, self.kept.arrays()["critics"])
         made = self._beside.made(updates)

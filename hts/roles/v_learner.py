@@ -27,7 +27,7 @@ from hts.learn.kept import state_of, take_state
 from hts.learn.optimisers import clip_norm, make_optimiser
 from hts.memory.versions import Version
 from hts.models.critics import Critics, initial_critics
-from hts.models.exploring import Deterministic, Stochastic, Taught
+from hts.models.exploring import Deterministic, Taught
 from hts.models.policy import Policy
 from hts.replay.ring import Ring, Span
 from hts.roles.replayed import Batch, Replayed
@@ -127,9 +127,9 @@ class VLearner:
             action = self._actions.smoothed(head, chances, self._algo.smoothing, limit)
         else:
             action, log_prob = self._actions.drawn(head, chances)
-            if isinstance(self._actions, Stochastic):
-                temperature = self._policy.network.log_temperature.exp()
-                reward = reward - discount * temperature * log_prob
+            log_temperature = self._policy.network.log_temperature
+            if log_temperature is not None:
+                reward = reward - discount * log_temperature.exp() * log_prob
         said = self._target.judge(self._target.features(batch.behind), action)
         if self._atoms is None:
             return target_values(said, reward, discount)

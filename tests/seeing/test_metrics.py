@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from hts.learn.losses import TOLD
+from hts.config import PQL
 from hts.machine import TIMES
 from hts.report.metrics import METRICS, UNREPEATED, table
 from hts.report.progress import Progress
@@ -43,14 +44,29 @@ def everything(lines: list[dict[str, float]]) -> set[str]:
     facts = {"return": 1.0, "length": 2.0, "score": 1.0, "shaped_return": 3.0}
     (updated,) = run
     run.close()
-    line = told.update(updated.told, [Episode(0, 0, facts)])
-    kinds = [Kind(role, 2, dict.fromkeys(TIMES, 0.0)) for role in ("executor", "actor", "learner")]
-    waits = {"executor": (LEARNER, ACTORS, SIMULATORS), "actor": (EXECUTORS,)}
+    line = told.update({**updated.told, **replayed()}, [Episode(0, 0, facts)])
+    roles = ("executor", "actor", "P-learner", "learner")
+    kinds = [Kind(role, 2, dict.fromkeys(TIMES, 0.0)) for role in roles]
+    waits = {
+        "executor": (LEARNER, ACTORS, SIMULATORS),
+        "actor": (EXECUTORS,),
+        "P-learner": (LEARNER,),
+        "learner": (EXECUTORS, LEARNER),
+    }
     for kind in kinds:
-        columns = (WORKED, *waits.get(kind.role, (EXECUTORS,)))
+        columns = (WORKED, *waits[kind.role])
         kind.shares.update(dict.fromkeys(columns, 0.25))  # type: ignore[attr-defined]
     machine = Vitals(Setting(replicas=4, shards=1), tuple(kinds)).metrics()
     return {*line, *machine, *(name for each in lines for name in each)}
+
+
+def replayed() -> dict[str, float]:
+    """What learners tell that teach from a replay."""
+    algo = PQL(batch=8, replay=256, warm_up=4, beta_av=1, critic_hidden=(8,), policy="sac")
+    run = serial(experiment("gym:Pendulum-v1", algo=algo, rollout=8, updates=2))
+    *_, last = run
+    run.close()
+    return last.told
 
 
 def test_what_is_written_stands_in_the_table(lines: list[dict[str, float]]) -> None:

@@ -39,6 +39,9 @@ from hts_envs.registry import make
 from tests.fakes import runs
 from tests.fakes.small_worlds import Small
 
+SAFE = 32
+"""Rows that every batch is padded to: any padding that the probe knows divides it."""
+
 
 class Recording(World):
     """Another world, and everything that was asked of it and seen."""
@@ -81,7 +84,7 @@ def version(experiment: Experiment, spaces: Spaces, number: int = 7) -> Version:
 def play(
     experiment: Experiment, worlds: list[World], *, count: int = 6, **how: Any
 ) -> list[Played]:
-    evaluator = Evaluator(experiment, Singles(worlds), padding=4, **how)
+    evaluator = Evaluator(experiment, Singles(worlds), padding=SAFE, **how)
     return evaluator.play(version(experiment, worlds[0].spaces), range(count))
 
 
@@ -102,11 +105,11 @@ def test_it_acts_as_training_acts_on_what_is_seen(
     actions, to the last bit, in every step of every episode: with stacks, memory, statistics."""
     experiment = runs.experiment("gym:CartPole-v1", rollout=16, **changes)
     worlds = [Recording(Small(action, agents, length=12)) for _ in range(4)]
-    Evaluator(experiment, Singles(worlds), padding=4).play(
+    Evaluator(experiment, Singles(worlds), padding=SAFE).play(
         version(experiment, worlds[0].spaces), range(4)
     )
     storage = Storage(Sizes.of(experiment, worlds[0].spaces), worlds[0].spaces)
-    actor = Actor(lambda: Policy(experiment, worlds[0].spaces), 4, 4)
+    actor = Actor(lambda: Policy(experiment, worlds[0].spaces), SAFE, 4)
     acted = version(experiment, worlds[0].spaces)
     storage.version = acted.number
     taken = 0
@@ -128,7 +131,7 @@ def _key(experiment: Experiment, episode: int, step: int) -> int:
 
 
 def _bounded(experiment: Experiment, spaces: Spaces, drawn: Array) -> Array:
-    return taken_in(spaces, squash=experiment.squash)(drawn)
+    return taken_in(spaces, experiment.bounds)(drawn)
 
 
 @pytest.mark.parametrize("rows", [1, 3, 6, 9])
@@ -149,7 +152,7 @@ def test_a_batched_world_plays_as_many_as_it_holds(name: str) -> None:
     for rows in (1, 2, 5):
         world = make(name, Place(0, rows, 1))
         assert isinstance(world, BatchedWorld)
-        evaluator = Evaluator(experiment, Together(world), padding=4)
+        evaluator = Evaluator(experiment, Together(world), padding=SAFE)
         found.append(evaluator.play(version(experiment, world.spaces), range(3)))
     assert found[0] == found[1] == found[2]
     assert len({each.total for each in found[0]}) > 1
@@ -161,7 +164,7 @@ def test_episodes_are_the_same_for_every_policy_and_never_trained_on() -> None:
     seeds = []
     for number in (7, 8):
         world = Recording(Small())
-        evaluator = Evaluator(experiment, Singles([world]), padding=4)
+        evaluator = Evaluator(experiment, Singles([world]), padding=SAFE)
         evaluator.play(version(experiment, world.spaces, number), range(5))
         seeds.append(world.seeds)
     trained = {episode_seed(experiment.seed, r, e) for r in range(64) for e in range(64)}
