@@ -11,7 +11,7 @@
 # When everything is there, `ensure` costs one hash and prints nothing. All messages go to stderr;
 # stdout belongs to the job. One set-up at a time runs in a checkout (flock); the compiled football
 # engine is shared by all checkouts of a user, and a failure to build it stops nothing else; nor
-# does a failure to install what the tests of the clients in other languages need.
+# does a failure to install what only some tests need.
 
 root=$(readlink -f -- "${BASH_SOURCE[0]}")
 root=${root%/*/*}
@@ -336,7 +336,7 @@ package_step() { # NAME TITLE REQUIREMENT...
 }
 
 clients_wait() {
-    say "The tests of the clients in C++ and JavaScript are left out where that is missing;"
+    say "The tests that need them (clients in C++ and JavaScript, networks) are left out;"
     say "everything else works. To try again:"
     say "    $root/tools/setup.sh dev"
 }
@@ -351,7 +351,7 @@ toolchains_step() { # never fails; tried once, and again when asked explicitly
     if gain_root; then
         patience=600
         # shellcheck disable=SC2086 # a list of words
-        run_step toolchains "packages for clients in C++ and JavaScript" do_system $missing ||
+        run_step toolchains "packages for the tests" do_system $missing ||
             clients_wait
         patience=50 as_root=()
     else
