@@ -11,7 +11,7 @@
 # When everything is there, `ensure` costs one hash and prints nothing. All messages go to stderr;
 # stdout belongs to the job. One set-up at a time runs in a checkout (flock); the compiled football
 # engine is shared by all checkouts of a user, and a failure to build it stops nothing else; nor
-# does a failure to install what tests of clients in other languages, or of pages, need.
+# does a failure to install what only some tests need.
 
 root=$(readlink -f -- "${BASH_SOURCE[0]}")
 root=${root%/*/*}
@@ -340,7 +340,7 @@ package_step() { # NAME TITLE REQUIREMENT...
 }
 
 clients_wait() {
-    say "The tests of the clients in C++ and JavaScript are left out where that is missing;"
+    say "The tests that need them (clients in C++ and JavaScript, networks) are left out;"
     say "everything else works. To try again:"
     say "    $root/tools/setup.sh dev"
 }

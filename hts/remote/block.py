@@ -88,7 +88,7 @@ class RemoteBlock(Block):
     def step(self, storage: Storage, step: int) -> None:
         self.over, self.since = False, self._clock()
         action = self._taken(storage.action[self.slice, step])
-        self._action = np.ascontiguousarray(action).tobytes()
+        self._action = action.tobytes()
         self._go_on()
 
     def rebuild(self, storage: Storage, step: int, trail: Array, known: int = 0) -> None:

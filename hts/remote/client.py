@@ -28,7 +28,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from hts.remote.frames import comes
 from hts.remote.line import PING_EVERY, Line
 from hts.remote.serving import Batch, Make, OfWorld, Served, Simulator
 from hts.remote.shape import WrongShape
@@ -118,10 +117,7 @@ class Connection:
 
     def _hears(self, seconds: float) -> bool:
         """Hear what comes within this time; say that it is waited for where nothing does."""
-        if comes(self._line.socket) or self._line.socket.poll(
-            math.ceil(1e3 * min(seconds, PING_EVERY))
-        ):
-            self._line.hear()
+        if self._line.wait(min(seconds, PING_EVERY)):
             return True
         now = time.monotonic()
         if self.silence > self._patience:

@@ -1,4 +1,4 @@
-"""Messages of several frames over a socket, without waiting.
+"""Messages of several frames over a socket.
 
 pyzmq's own `send_multipart` and `recv_multipart` combine flags, which are enumerations, anew for
 each frame: that takes longer than to send it.
@@ -29,9 +29,17 @@ def comes(socket: zmq.Socket[Any]) -> bool:
 
 def receive(socket: zmq.Socket[Any]) -> list[bytes] | None:
     """The next message; None where none has come."""
-    if not comes(socket):
-        return None
-    frames = [socket.recv(_NOW)]
+    return _all(socket, socket.recv(_NOW)) if comes(socket) else None
+
+
+def receive_next(socket: zmq.Socket[Any]) -> list[bytes]:
+    """The next message, as soon as it comes; zmq.Again behind the socket's `rcvtimeo`."""
+    return _all(socket, socket.recv())
+
+
+def _all(socket: zmq.Socket[Any], first: bytes) -> list[bytes]:
+    """A message, whose other frames are there with the first one."""
+    frames = [first]
     while socket.get(_IS_MORE):
         frames.append(socket.recv(_NOW))
     return frames

@@ -7,6 +7,7 @@ nobody listens at the address, the run is gone, or the keys do not fit.
 from __future__ import annotations
 
 import logging
+import math
 import struct
 import time
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 import zmq
 
 from hts.errors import WrongUsage
-from hts.remote.frames import receive, send
+from hts.remote.frames import comes, receive, receive_next, send
 from hts.remote.keys import Keys
 from hts.remote.talk import Refused, Talk
 from hts.remote.wire import Malformed
@@ -60,6 +61,7 @@ class Line:
         self._address = address
         self._context: zmq.Context[Any] = zmq.Context()
         self._trouble = ""
+        self._wait = -1  # milliseconds that the socket waits
         self.heard = self._looked = time.monotonic()
         try:
             self.socket = _dealer(self._context, keys)
@@ -98,17 +100,38 @@ class Line:
             frames = receive(self.socket)
             if frames is None:
                 return False
-            self.heard = time.monotonic()
-            if self._trouble:
-                LOG.warning("%s: the run is there", self._address)
-                self._trouble = ""
-            if self.heard - self._looked > _LOOK_EVERY:
-                self._look()
-            try:
-                self._talk.hear(frames)
-            except Malformed as error:
-                LOG.warning("%s: a message was dropped: %s", self._address, error)
+            self._hear(frames)
         return True
+
+    def wait(self, seconds: float) -> bool:
+        """Until something comes, but no longer than this; hear all of it, if anything has come."""
+        milliseconds = math.ceil(1e3 * seconds)
+        if not milliseconds:
+            there = comes(self.socket)
+            self.hear()
+            return there
+        if milliseconds != self._wait:
+            self.socket.rcvtimeo = self._wait = milliseconds
+        try:
+            frames = receive_next(self.socket)
+        except zmq.Again:
+            return False
+        self._hear(frames)
+        self.hear()
+        return True
+
+    def _hear(self, frames: list[bytes]) -> None:
+        """One message."""
+        self.heard = time.monotonic()
+        if self._trouble:
+            LOG.warning("%s: the run is there", self._address)
+            self._trouble = ""
+        if self.heard - self._looked > _LOOK_EVERY:
+            self._look()
+        try:
+            self._talk.hear(frames)
+        except Malformed as error:
+            LOG.warning("%s: a message was dropped: %s", self._address, error)
 
     def silent(self) -> None:
         """Nothing has come for a while: say what is waited for, and tell the person why."""

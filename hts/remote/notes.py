@@ -27,6 +27,10 @@ class Notes:
             self._left_out += 1
             return
         self._room -= 1
+        self.last(sentence)
+
+    def last(self, sentence: str) -> None:
+        """Say this, however much was said before."""
         more = (
             f" ({self._left_out:,} lines before this one were left out)" if self._left_out else ""
         )

@@ -71,6 +71,7 @@ class Seating:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.peers: dict[bytes, Peer] = {}
+        self.heard = self.dropped = 0  # messages, of everybody
         self._terms = terms
         self._spaces = spaces
         self._blocks = blocks
@@ -100,9 +101,11 @@ class Seating:
 
     def hear(self, route: bytes, frames: Frames) -> None:
         """One message of somebody."""
+        self.heard += 1
         try:
             self._hear(route, frames)
         except Malformed as error:
+            self.dropped += 1
             peer = self.peers.get(route)
             if peer is not None:  # a stranger is not even worth a line
                 self._notes.say(f"{peer}: a message was dropped: {error}")
@@ -175,6 +178,9 @@ class Seating:
         except Malformed as error:  # it would be the same again
             self._give_up(peer, block, f"what it shows is not as agreed: {error}")
         if block.turn == self._last and self._is_over:
+            if self.dropped:
+                said = f"of {self.heard:,} messages {self.dropped:,} were dropped as malformed"
+                self._notes.last(said)
             for each in self.peers.values():
                 self._send(each.route, [wire.pack("over")])
 

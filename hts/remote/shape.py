@@ -7,8 +7,9 @@ rows where its connection did not ask for several.
 from __future__ import annotations
 
 import itertools
+import struct
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,6 +25,18 @@ class WrongShape(ValueError):
     """What the simulator gave is not what its own spaces declare."""
 
 
+class _Field(NamedTuple):
+    """One array of a seat: what is said of it, and what it must be."""
+
+    what: str
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    space: Space | None = None
+
+
+_REWARD = _Field("reward", np.dtype(np.float64), ())
+
+
 class Shape:
     """The shapes of one seat."""
 
@@ -31,36 +44,58 @@ class Shape:
         self.spaces = spaces
         self.rows = rows
         self.single = single
+        self._fields = {
+            name: _Field(f"observation {name!r}", np.dtype(space.dtype), space.shape, space)
+            for name, space in spaces.observation.items()
+        }
         self._only = next(iter(spaces.observation)) if len(spaces.observation) == 1 else None
         self._one = rows == 1 and spaces.agents == 1
+        self._plain = self._only is not None and self._one and single
         self._number = single and spaces.agents == 1 and isinstance(spaces.action, Discrete)
 
+    def plain(self, given: Any, reward: Any) -> wire.Frames | None:
+        """The frames of a step that ends nothing, where they are made without looking further.
+
+        Most steps of most simulators are such: one array as it was declared, and one float.
+        """
+        if not self._plain or type(given) is not np.ndarray or type(reward) is not float:
+            return None
+        (field,) = self._fields.values()
+        fits = given.shape == field.shape and given.dtype == field.dtype
+        if not (fits and -_LARGEST <= reward <= _LARGEST and isinstance(field.space, Box)):
+            return None
+        if field.dtype.kind == "f" and not wire.are_finite(given):
+            return None
+        return [struct.pack("<f", reward), b"\0", given.tobytes()]
+
     def observation(self, given: Any, rows: int) -> Observation:
-        """Arrays of (rows, agents, ...), nobody else's."""
+        """Arrays of (rows, agents, ...), which may be those that were given."""
         if self._only is not None and not isinstance(given, Mapping):
             given = {self._only: given}
         if not isinstance(given, Mapping):
             fields = ", ".join(self.spaces.observation)
             raise WrongShape(f"the observation is a {_kind(given)}; it has the fields {fields}")
         return {
-            name: self._field(name, space, _found(given, name), rows)
-            for name, space in self.spaces.observation.items()
+            name: self._field(field, _found(given, name), rows)
+            for name, field in self._fields.items()
         }
 
-    def _field(self, name: str, space: Space, given: Any, rows: int) -> Array:
-        what = f"observation {name!r}"
-        array = self._full(_exactly(given, np.dtype(space.dtype), what), rows, space.shape, what)
+    def _field(self, field: _Field, given: Any, rows: int) -> Array:
+        array, space = self._full(_exactly(given, field), rows, field), field.space
         if not isinstance(space, Box):
+            assert space is not None, "a field of an observation has a space"
             limit = space.n if isinstance(space, Discrete) else np.asarray(space.nvec)
             if not ((array >= 0) & (array < limit)).all():
-                raise WrongShape(f"{what} is none of its choices, 0 to {limit - 1}: {given!r}")
+                raise WrongShape(
+                    f"{field.what} is none of its choices, 0 to {limit - 1}: {given!r}"
+                )
         return array
 
     def reward(self, given: Any) -> Array:
         """One number for each agent of each row, as exactly as it is given."""
         if type(given) is float and self._one and -_LARGEST <= given <= _LARGEST:
             return np.array([[given]])
-        array = self._full(_exactly(given, np.dtype(np.float64), "reward"), self.rows, (), "reward")
+        array = self._full(_exactly(given, _REWARD), self.rows, _REWARD)
         if (np.abs(array) > _LARGEST).any():
             raise WrongShape(f"reward is more than a float32 can hold: {given!r}")
         return array
@@ -94,22 +129,24 @@ class Shape:
 
     def action(self, action: Array) -> Any:
         """What a simulator of this kind wants: a number, or an array without idle axes."""
+        if self._number:
+            return int(action.item())
         found = action.astype(action.dtype.newbyteorder("="))  # nobody else's
         if self.spaces.agents == 1:
             found = found[:, 0]
-        if self.single:
-            found = found[0]
-        return int(found) if self._number else found
+        return found[0] if self.single else found
 
-    def _full(self, array: Array, rows: int, shape: tuple[int, ...], what: str) -> Array:
-        agents = self.spaces.agents
+    def _full(self, array: Array, rows: int, field: _Field) -> Array:
+        agents, shape = self.spaces.agents, field.shape
+        if self._one and array.shape == shape and self.single:
+            return array.reshape(1, 1, *shape)
         allowed = [(rows, agents, *shape)]
         if agents == 1:
             allowed.append((rows, *shape))
         if self.single:
             allowed += [each[1:] for each in allowed]
         if array.shape not in allowed:
-            raise WrongShape(f"{what} has the shape {array.shape}; it must be {allowed[-1]}")
+            raise WrongShape(f"{field.what} has the shape {array.shape}; it must be {allowed[-1]}")
         return array.reshape(allowed[0])
 
 
@@ -129,8 +166,9 @@ def _found(given: Mapping[Any, Any], name: str) -> Any:
     return found
 
 
-def _exactly(given: Any, wanted: np.dtype[Any], what: str) -> Array:
+def _exactly(given: Any, field: _Field) -> Array:
     """An array of the declared dtype that holds the same numbers; floats are rounded to it."""
+    wanted, what = field.dtype, field.what
     try:
         array = np.asarray(given)
     except ValueError:  # lists of different lengths, or a pair of an array and something else
@@ -138,17 +176,16 @@ def _exactly(given: Any, wanted: np.dtype[Any], what: str) -> Array:
     kinds = "fiub" if wanted.kind == "f" else "iub"
     if array.dtype.kind not in kinds:
         raise WrongShape(f"{what} must hold {wanted} numbers, not {_kind(given)}{_hint(given)}")
-    if array.dtype == wanted:
-        fresh = array.copy(order="C")
-    else:
+    found = array
+    if array.dtype != wanted:
         with np.errstate(over="ignore", invalid="ignore"):
-            fresh = array.astype(wanted, order="C")
+            found = array.astype(wanted)
     if wanted.kind == "f":
-        if not np.isfinite(fresh).all():
+        if not wire.are_finite(found):
             raise WrongShape(f"{what} holds a number that is not finite")
-    elif fresh.dtype != array.dtype and not (fresh == array).all():
+    elif found is not array and not (found == array).all():
         raise WrongShape(f"{what} holds numbers that {wanted} cannot hold")
-    return fresh
+    return found
 
 
 def _kind(given: Any) -> str:

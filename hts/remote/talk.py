@@ -17,7 +17,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -46,8 +46,7 @@ class Offer:
     name: str = "python"
 
 
-@dataclass(frozen=True)
-class _Word:
+class _Word(NamedTuple):
     """What a run asks a seat for: an action to be taken (None: begin every row), and what then."""
 
     turn: int
@@ -156,28 +155,43 @@ class Seat:
         self._check_turn()
         if self.action is None:
             raise RuntimeError("this seat's turn is to begin an episode: reset it, and begin")
+        if terminated is False and truncated is False and self._goes_on(observation, reward):
+            return
         shown = self._shape.observation(observation, len(self.replicas))
         rewards = self._shape.reward(reward)
         ends = self._shape.ends(terminated, truncated)
         if not self._is_wanted():
             return
-        assert self._word is not None, "whoever has a turn was asked for something"
+        begins = self._asked.begins
         self._total += rewards[:, 0] if self.format.agents == 1 else rewards.mean(1)
         self._length += 1
-        begins = self._word.begins
-        if not begins and not ends.any():
-            self._say(Stand(shown, rewards.astype(np.float32), ends, {}, {}))
+        raw = rewards.astype(np.float32)
+        if not begins and not np.count_nonzero(ends):
+            self._say(Stand(shown, raw, ends, {}, {}))
             return
-        rewards[begins] = 0.0  # the run begins their episodes again, however these went
+        shown = {name: array.copy() for name, array in shown.items()}  # until others begin
+        raw[begins] = 0.0  # the run begins their episodes again, however these went
         ends[begins] = 0
         ended, cut = np.flatnonzero(ends), np.flatnonzero(ends == wire.TRUNCATED)
         final = {name: array[cut] for name, array in shown.items()} if len(cut) else {}
         told = {int(row): self._facts(int(row), facts) for row in ended}
-        stand = Stand(shown, rewards.astype(np.float32), ends, final, told)
+        stand = Stand(shown, raw, ends, final, told)
         rows = np.union1d(ended, np.array(begins, np.int64))
         self._ended, self.action = stand, None
-        self.rows, self.seeds = rows, self._word.seeds[rows]
+        self.rows, self.seeds = rows, self._asked.seeds[rows]
         self._talk.turns.append(self)
+
+    def _goes_on(self, observation: Any, reward: Any) -> bool:
+        """The same, and fast, where nothing ends or begins; False where that is not sure."""
+        frames = (
+            None if self._word and self._word.begins else self._shape.plain(observation, reward)
+        )
+        if frames is not None and self._is_wanted():
+            self._total[0] += reward
+            self._length[0] += 1
+            head = wire.pack("stand", self.number, self._asked.turn, {})
+            self._send([head, *frames])
+        return frames is not None
 
     def fail(self, why: str) -> None:
         """Its simulator cannot go on: the run hears why, and somebody else may take the seat."""
@@ -232,10 +246,19 @@ class Seat:
         return later is None and not self.gone
 
     def _say(self, stand: Stand) -> None:
+        self._send(self.format.stand(self.number, self._asked.turn, stand))
+
+    def _send(self, frames: Frames) -> None:
+        """What it was asked for is answered with these."""
+        self.turn, self._before, self._word = self._asked.turn, self._word, None
+        self.said = frames
+        self._talk.outbox.append(frames)
+
+    @property
+    def _asked(self) -> _Word:
+        """What it is working on."""
         assert self._word is not None, "only what was asked for is said"
-        self.turn, self._before, self._word = self._word.turn, self._word, None
-        self.said = self.format.stand(self.number, self.turn, stand)
-        self._talk.outbox.append(self.said)
+        return self._word
 
     def _facts(self, row: int, facts: Mapping[Any, Any] | None) -> dict[str, float]:
         given = (facts or {}) if self._shape.single else (facts or {}).get(row, {})

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import msgpack  # type: ignore[import-untyped]
 import numpy as np
@@ -29,10 +28,10 @@ TERMINATED, TRUNCATED = 1, 2
 Frames: TypeAlias = list[bytes]
 
 _NAME_LIMIT = 64
+_FEW = 16  # numbers that are looked at faster one by one
 _SHORT = 128  # bytes of a head that can do no harm, whatever it says
 _FACTS_LIMIT = 64
 _NUMBERS_LIMIT = 1 << 28  # of one observation: a gigabyte of float32
-_REWARD, _ENDS, _SEEDS = np.dtype("<f4"), np.dtype("u1"), np.dtype("<u8")
 _DTYPES = frozenset(
     f"{kind}{bits}" for kind in ("int", "uint", "float") for bits in (8, 16, 32, 64)
 ) - {"float8"} | {"bool"}
@@ -193,8 +192,7 @@ def is_name(value: Any) -> bool:
 # --- what stands behind a head --------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Stand:
+class Stand(NamedTuple):
     """Where a seat stands behind a turn: what its next actions are decided on, and what led there.
 
     `final` holds the last observations of truncated episodes, in the order of their rows.
@@ -225,32 +223,44 @@ class Stand:
         return np.flatnonzero(self.ends == TRUNCATED)
 
 
+class _Kind(NamedTuple):
+    """What one row of a frame holds."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    size: int  # in bytes
+
+    @staticmethod
+    def of(space: Space, agents: int) -> _Kind:
+        dtype, shape = np.dtype(space.dtype).newbyteorder("<"), (agents, *space.shape)
+        return _Kind(dtype, shape, dtype.itemsize * math.prod(shape))
+
+
+def _limit(space: Space) -> Array | None:
+    """What choices are below; None where there is nothing to choose from."""
+    if isinstance(space, Box):
+        return None
+    return np.asarray(space.n if isinstance(space, Discrete) else space.nvec)
+
+
+_END, _SEED = _Kind(np.dtype("u1"), (), 1), _Kind(np.dtype("<u8"), (), 8)
+
+
 class Format:
     """The frames of one seat: how large each is, and what it means."""
 
     def __init__(self, spaces: Spaces, rows: int) -> None:
         self.rows = rows
         self.agents = spaces.agents
-        self._fields = {
-            name: (np.dtype(space.dtype).newbyteorder("<"), (spaces.agents, *space.shape))
+        self._fields = [
+            (name, _Kind.of(space, spaces.agents), _limit(space))
             for name, space in spaces.observation.items()
-        }
-        self._limits = {
-            name: np.asarray(space.n if isinstance(space, Discrete) else space.nvec)
-            for name, space in spaces.observation.items()
-            if not isinstance(space, Box)
-        }
-        self._sizes = {
-            name: dtype.itemsize * math.prod(shape) for name, (dtype, shape) in self._fields.items()
-        }
+        ]
+        self._reward = _Kind(np.dtype("<f4"), (spaces.agents,), 4 * spaces.agents)
+        self._action = _Kind.of(spaces.action, spaces.agents)
         self._no_ends = bytes(rows)
         self._none = np.zeros(rows, np.uint8)
         self._none.flags.writeable = False
-        action = spaces.action
-        self._action = (
-            np.dtype(action.dtype).newbyteorder("<"),
-            (rows, spaces.agents, *action.shape),
-        )
 
     @property
     def largest(self) -> int:
@@ -258,27 +268,26 @@ class Format:
         return max(HEAD_LIMIT, 8 * self.rows * self.agents, *self._largest())
 
     def _largest(self) -> list[int]:
-        return [size * self.rows for size in self._sizes.values()]
+        return [kind.size * self.rows for _, kind, _ in self._fields]
 
     def stand(self, seat: int, turn: int, stand: Stand) -> Frames:
         """A seat says where it stands."""
         arrays = [stand.reward, stand.ends, *stand.observation.values(), *stand.final.values()]
-        facts = {row: dict(facts) for row, facts in stand.facts.items()}
-        return [pack("stand", seat, turn, facts), *(array.tobytes() for array in arrays)]
+        facts = {row: dict(facts) for row, facts in stand.facts.items()} if stand.facts else {}
+        return [pack("stand", seat, turn, facts), *[array.tobytes() for array in arrays]]
 
     def read_stand(self, facts: dict[Any, Any], frames: Sequence[bytes]) -> Stand:
         """What it said; Malformed where anything is not as agreed."""
         count = len(self._fields)
         if len(frames) not in (2 + count, 2 + 2 * count):
             raise Malformed("its stand has another number of frames")
-        reward = _read(frames[0], _REWARD, (self.rows, self.agents))
-        total = reward.item() if reward.size == 1 else reward.sum(dtype=np.float64)
-        if not math.isfinite(total):
+        reward = _read(frames[0], self._reward, self.rows)
+        if not are_finite(reward):
             raise Malformed("its rewards are finite")
         observation = self._observation(frames[2 : 2 + count], self.rows)
         if frames[1] == self._no_ends and len(frames) == 2 + count and not facts:
             return Stand(observation, reward, self._none, {}, {})
-        ends = _read(frames[1], _ENDS, (self.rows,))
+        ends = _read(frames[1], _END, self.rows)
         if ends.max() > TERMINATED + TRUNCATED:
             raise Malformed("its ends are 0, 1, 2 or 3")
         cut = int((ends == TRUNCATED).sum())
@@ -289,11 +298,10 @@ class Format:
 
     def _observation(self, frames: Sequence[bytes], rows: int) -> Observation:
         found = {}
-        for frame, (name, (dtype, shape)) in zip(frames, self._fields.items(), strict=True):
-            array = _read(frame, dtype, (rows, *shape))
-            if dtype.kind == "f" and not np.isfinite(array).all():
+        for frame, (name, kind, limit) in zip(frames, self._fields, strict=True):
+            array = _read(frame, kind, rows)
+            if kind.dtype.kind == "f" and not are_finite(array):
                 raise Malformed(f"a number of its observation {name!r} is not finite")
-            limit = self._limits.get(name)
             if limit is not None and not ((array >= 0) & (array < limit)).all():
                 raise Malformed(f"a number of its observation {name!r} is none of its choices")
             found[name] = array
@@ -307,19 +315,28 @@ class Format:
         """The action of every row (None: all begin an episode), and the seeds of the next ones."""
         if len(frames) != 2:
             raise Malformed("an answer is a head, actions and seeds")
-        if any(type(row) is not int or not 0 <= row < self.rows for row in begins):
+        if begins and any(type(row) is not int or not 0 <= row < self.rows for row in begins):
             raise Malformed("the rows that begin are rows of the seat")
-        action = _read(frames[0], *self._action) if frames[0] else None
+        action = _read(frames[0], self._action, self.rows) if frames[0] else None
         if action is None and len(set(begins)) != self.rows:
             raise Malformed("without actions every row begins")
-        return action, _read(frames[1], _SEEDS, (self.rows,))
+        return action, _read(frames[1], _SEED, self.rows)
 
 
-def _read(frame: bytes, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
+def _read(frame: bytes, kind: _Kind, rows: int) -> Array:
     """A frame as the array that was agreed; it is of no other size."""
-    if len(frame) != dtype.itemsize * math.prod(shape):
+    if len(frame) != kind.size * rows:
         raise Malformed("a frame has another size than the agreed spaces give it")
-    return np.frombuffer(frame, dtype).reshape(shape)
+    return np.ndarray((rows, *kind.shape), kind.dtype, frame)
+
+
+def are_finite(array: Array) -> bool:
+    """None of these numbers is infinite, or none at all."""
+    if array.size == 1:
+        return math.isfinite(array.item())
+    if array.size <= _FEW:
+        return all(map(math.isfinite, array.ravel().tolist()))
+    return bool(np.isfinite(array).all())
 
 
 def _facts(facts: dict[Any, Any], ends: Array) -> dict[int, dict[str, float]]:

@@ -172,7 +172,7 @@ class Block(ABC):
         storage.bootstrap[mine, step] = 0.0
         self.age += 1
         ended = result.terminated | result.truncated
-        if ended.any():
+        if np.count_nonzero(ended):
             self._end(storage, step, result, np.flatnonzero(ended))
         storage.write_frame(mine, step + 1, result.observation)
         storage.age[mine, step + 1] = self.age

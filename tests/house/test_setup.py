@@ -143,9 +143,9 @@ def test_missing_system_packages_are_named(tmp_path: Path) -> None:
 def test_what_only_developers_need_is_asked_for_apart(tmp_path: Path) -> None:
     """No run waits for it; a Node that is no package of Debian's counts."""
     wanted = set(_bash("wanted_packages").stdout.split())
-    developers = {"libzmq3-dev", "libmsgpack-cxx-dev", "nodejs", "npm", "chromium"}
+    developers = {"libzmq3-dev", "libmsgpack-cxx-dev", "nodejs", "npm", "iproute2", "chromium"}
     assert developers.isdisjoint(wanted)
-    path = _dpkg(tmp_path / "bin", "g++", "cmake", "libzmq3-dev")
+    path = _dpkg(tmp_path / "bin", "g++", "cmake", "libzmq3-dev", "iproute2")
     without = _bash("type() { return 1; }; missing_packages dev", PATH=path).stdout
     assert without.split() == ["libmsgpack-cxx-dev", "nodejs", "npm"]
     _node(tmp_path / "bin")
@@ -184,7 +184,8 @@ def test_clients_in_other_languages_stop_nothing(checkout: Path, tmp_path: Path)
     path = _dpkg(tmp_path / "bin")
     _node(tmp_path / "bin")
     first = _bash(code, checkout, PATH=path)
-    assert "--no-install-recommends g++ cmake libzmq3-dev libmsgpack-cxx-dev\n" in first.stderr
+    lacking = "g++ cmake libzmq3-dev libmsgpack-cxx-dev iproute2"
+    assert f"--no-install-recommends {lacking}\n" in first.stderr
     assert "[8/8] modules for the client in JavaScript ... failed" in first.stderr
     assert first.stderr.endswith(f"    {checkout}/tools/setup.sh dev\n")
     second = _bash(code, checkout, PATH=path)

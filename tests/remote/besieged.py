@@ -3,29 +3,44 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
 from hts.remote import wire
 from hts.remote.wire import Format, Frames, Malformed
+from hts_envs.contract import Spaces
 from hts_envs.reference import ReferenceWorld
+from tests.remote.growth import Growth, Held
 from tests.remote.hostile import Words
-from tests.remote.schedules import Schedule, Shape, Stage
+from tests.remote.schedules import Schedule, Shape, Stage, local
 
+TROUBLES = ("cut", "die", "double", "leave", "replace", "fail")
 ROUTES = 12
+_WARM = 3  # schedules, behind which memory does not grow
+_MOST, _SCHEDULES = 200, 5_000  # messages at each point, at the most; a count has so many points
 _STAYS = 0.995  # of them that are still there for the next message
 
 
 class Besieged(Schedule):
     """Honest simulators go on beside others, who are never honest when they are given a seat."""
 
-    def __init__(self, seed: int, shape: Shape, troubles: Sequence[str], each: int) -> None:
+    def __init__(
+        self,
+        seed: int,
+        shape: Shape,
+        troubles: Sequence[str],
+        each: int,
+        words: Callable[[int, Spaces], Words] = Words,
+    ) -> None:
         self._each = each
         self._draw = random.Random(seed)
         self._hostile: list[bytes] = []
         self._taken: dict[bytes, set[int]] = {}
         super().__init__(seed, shape, troubles)
-        self.words = Words(seed, self.stage.spaces, "this run")
+        self.words = words(seed, self.stage.spaces)
 
     def run(self) -> Stage:
         found = super().run()
@@ -76,6 +91,37 @@ class Besieged(Schedule):
             self._taken.setdefault(route, set()).add(values[0])
         elif kind == "drop":
             self._taken.get(route, set()).discard(values[0])
+
+
+@dataclass(frozen=True)
+class Siege:
+    """What came of many schedules."""
+
+    kinds: Counter[str]
+    schedules: int
+    seconds: float
+    held: bool  # the rollouts are those of an undisturbed run
+    growth: Growth
+
+
+def besiege(seed: int, count: int, words: Callable[[int, Spaces], Words] = Words) -> Siege:
+    """Schedule after schedule, and half of the messages to the decoding layer alone."""
+    expected, kinds, since = local(Shape()), Counter[str](), time.monotonic()
+    schedules, held, each = 0, True, max(1, min(_MOST, count // _SCHEDULES))
+    before, warm = Held(), 0
+    while kinds.total() < count or schedules <= _WARM:
+        siege = Besieged(seed + schedules, Shape(), TROUBLES, each, words)
+        found = siege.run()
+        held &= (found.hashes, found.ended, found.lost) == (expected.hashes, expected.ended, [])
+        decode(siege.words, siege.words.counts.total())
+        kinds += siege.words.counts
+        schedules += 1
+        if schedules == _WARM:
+            del siege, found
+            before, warm = Held(), kinds.total()
+    del siege, found
+    growth = Held().since(before, kinds.total() - warm)
+    return Siege(kinds, schedules, time.monotonic() - since, held, growth)
 
 
 def decode(words: Words, count: int) -> int:

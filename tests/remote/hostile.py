@@ -80,7 +80,7 @@ def _bombs() -> list[bytes]:
 class Words:
     """Messages without end; `counts` says how many of each kind there were."""
 
-    def __init__(self, seed: int, spaces: Spaces, run: str = "") -> None:
+    def __init__(self, seed: int, spaces: Spaces, run: str = "this run") -> None:
         self.counts: Counter[str] = Counter()
         self._random = random.Random(seed)
         self._spaces = wire.spaces_to_plain(spaces)

@@ -1,6 +1,9 @@
 """Whoever means harm, in a process of its own, at the port of a run: until its standard input ends.
 
-    python -m tests.remote.storm ADDRESS SEED [JSON of the run's spaces' environment]
+    python -m tests.remote.storm ADDRESS SEED [FOLDER]
+
+With a folder the port has keys: of ZeroMQ's connections most have a key that the run knows, and the
+others none, or a wrong one, as `Locks` makes them.
 
 Many connections of ZeroMQ say what `Words` draws; raw ones beside them speak broken ZMTP, or say
 nothing, or too slowly, or never read. At the end it prints how much there was of each.
@@ -16,20 +19,34 @@ import struct
 import sys
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import zmq
+import zmq.auth
 
 from hts.remote import wire
+from hts.remote.hello import Hello
+from hts.remote.keys import Keys
 from hts.remote.wire import Frames, Malformed
 from hts_envs.reference import ReferenceWorld
 from tests.remote.hostile import Words
 
+SPACES = ReferenceWorld(1).spaces
 CONNECTIONS = 8
 OPEN = 120  # raw connections that are held open
 STAYS = 400  # messages on one connection, before it is cut
 
 GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"NULL".ljust(20, b"\0") + bytes(32)
+
+
+CURVE = GREETING.replace(b"NULL\0", b"CURVE")
+
+
+def curve_hello(draw: random.Random) -> bytes:
+    """The first command of somebody with keys, of the right size; its box holds nothing."""
+    return b"\x04\xc8\x05HELLO\x01\x00" + bytes(72) + draw.randbytes(32 + 8 + 80)
 
 
 def ready(name: bytes = b"DEALER", route: bytes = b"") -> bytes:
@@ -41,11 +58,46 @@ def ready(name: bytes = b"DEALER", route: bytes = b"") -> bytes:
     return b"\x06" + struct.pack(">Q", len(body)) + body
 
 
+class Locks:
+    """Keys in a folder: those of a run, of honest simulators, and of others."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.run = folder / "run"
+        self.honest = self.run / "honest"
+        self._known = Keys(self.run / "known")
+        self._strange = Keys(folder / "strange" / "one")
+
+    def make(self) -> None:
+        """All of them; what is strange has the run's public key, and nobody knows its own."""
+        for each in (Keys(self.run), Keys(self._strange.folder.parent)):
+            each.make_run()
+        Keys(self.run).make_client("honest")
+        Keys(self.run).make_client("known")
+        Keys(self._strange.folder.parent).make_client("one")
+
+    def arm(self, dealer: zmq.Socket[Any], draw: random.Random) -> None:
+        """With a key that is known, or another one, or none."""
+        what = draw.random()
+        if what < 0.7:
+            self._known.dial(dealer)
+        elif what < 0.95:
+            self._strange.dial(dealer)
+            if what < 0.85:  # otherwise it takes somebody else for the run
+                dealer.curve_serverkey = _public(self.run)
+
+
+def _public(folder: Path) -> bytes:
+    public, _ = zmq.auth.load_certificate(folder / "run.key")
+    return public
+
+
 class Storm:
     """A piece of harm after the other."""
 
-    def __init__(self, address: str, seed: int) -> None:
-        self.words = Words(seed, ReferenceWorld(1).spaces)
+    def __init__(self, address: str, seed: int, locks: Locks | None) -> None:
+        self._locks = locks
+        self.words = Words(seed, SPACES)
         self.counts: Counter[str] = Counter()
         host, port = address.removeprefix("tcp://").rsplit(":", 1)
         self._there = host, int(port)
@@ -54,6 +106,7 @@ class Storm:
         self._context: zmq.Context[Any] = zmq.Context()
         self._dealers: list[zmq.Socket[Any]] = []
         self._taken: dict[zmq.Socket[Any], set[int]] = {}
+        self._fitting: set[zmq.Socket[Any]] = set()  # who have said a hello that fits
         self._raw: list[socket.socket] = []
         self._slow: list[tuple[socket.socket, bytearray]] = []
         self._ways: list[Callable[[], bytes]] = [
@@ -61,7 +114,12 @@ class Storm:
             lambda: b"",
             lambda: GREETING[:12],
             lambda: GREETING,
-            lambda: GREETING.replace(b"NULL\0", b"CURVE") + bytes(200),
+            lambda: CURVE + bytes(200),
+            lambda: CURVE + curve_hello(self._random),
+            lambda: CURVE + curve_hello(self._random)[:90],
+            lambda: CURVE + curve_hello(self._random) * 20,
+            lambda: CURVE + curve_hello(self._random).replace(b"HELLO", b"READY"),
+            lambda: CURVE + ready(),
             lambda: GREETING + ready(b"PUB"),
             lambda: GREETING + ready(route=self._random.randbytes(5000)),
             lambda: GREETING + ready() + b"\x02" + struct.pack(">Q", 1 << 63),
@@ -86,24 +144,39 @@ class Storm:
         dealer = self._dealer()
         self._read(dealer)
         seats = self._taken[dealer]
-        frames = self._gives_back(dealer, seats.pop()) if seats else self.words.next()
+        frames = self._gives_back(dealer, seats.pop()) if seats else self._harms(dealer)
         if dealer.closed:
             return
         try:
             dealer.send_multipart(frames, zmq.DONTWAIT)
         except zmq.Again:
             self.counts["had to wait"] += 1
-            dealer.poll(20, zmq.POLLOUT)
+            if not dealer.poll(20, zmq.POLLOUT) and self._locks is not None:
+                self._leave(dealer)  # nobody lets it in
             return
         self.counts["messages"] += 1
-        if not self._random.randrange(STAYS):
+        if not self._random.randrange(STAYS if self._locks is None else STAYS // 4):
             self._leave(dealer)
+
+    def _harms(self, dealer: zmq.Socket[Any]) -> Frames:
+        """A message. Whoever may be given a seat by now, and not know it, says no step in it: a
+        simulator is believed what it shows in its own seat."""
+        frames = self.words.next()
+        with suppress(Malformed):
+            kind, values = wire.unpack(frames[0])
+            if kind == "hello" and Hello.read(*values).misfit(SPACES, 1) is None:
+                self._fitting.add(dealer)
+            if kind == "stand" and dealer in self._fitting:
+                return self.words.unfit(0, 0)
+        return frames
 
     def _dealer(self) -> zmq.Socket[Any]:
         if len(self._dealers) < CONNECTIONS:
             dealer: zmq.Socket[Any] = self._context.socket(zmq.DEALER)
             dealer.linger = 100
             dealer.sndhwm = 50
+            if self._locks is not None:
+                self._locks.arm(dealer, self._random)
             dealer.connect(self._address)
             self.counts["connections"] += 1
             self._dealers.append(dealer)
@@ -113,6 +186,7 @@ class Storm:
     def _leave(self, dealer: zmq.Socket[Any]) -> None:
         self._dealers.remove(dealer)
         del self._taken[dealer]
+        self._fitting.discard(dealer)
         dealer.close()
 
     def _read(self, dealer: zmq.Socket[Any]) -> None:
@@ -138,6 +212,7 @@ class Storm:
         if way == len(ways):
             self._leave(dealer)
             return []
+        self._fitting.add(dealer)
         if way in (1, 3):
             self._taken[dealer].add(seat)  # until it is taken away, it is asked for again
         return ways[way]
@@ -178,11 +253,12 @@ class Storm:
 
 def main() -> None:
     """Until nobody wants any more."""
-    storm = Storm(sys.argv[1], int(sys.argv[2]))
+    address, seed, *folder = sys.argv[1:]
+    storm = Storm(address, int(seed), Locks(Path(folder[0])) if folder else None)
     while not select.select([sys.stdin], [], [], 0)[0]:
         storm.go_on()
     storm.close()
-    print(json.dumps(storm.counts + storm.words.counts))
+    print(json.dumps(storm.counts))
 
 
 if __name__ == "__main__":

@@ -2,33 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.house.sources import ROOT
+from tests.remote.conformance import SECONDS, WHOLE_SECONDS, Whole, begun, only, whole
 
-TOOL = [sys.executable, str(ROOT / "tools" / "conformance")]
 CLIENT = [sys.executable, "-m", "tests.remote.reference_client"]
 MISTAKEN = [sys.executable, "-m", "tests.remote.mistaken_client"]
-RUNS = ("digest", "digest-two-clients", "digest-rows", "digest-agents", "digest-killed")
-SECONDS = 110
-
-
-def begun(folder: Path, *typed: str) -> subprocess.Popen[str]:
-    """The command, with a place for its folders."""
-    return subprocess.Popen(
-        [*TOOL, *typed],
-        cwd=ROOT,
-        env={**os.environ, "TMPDIR": str(folder)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
 
 
 def tried(folder: Path, *typed: str) -> subprocess.CompletedProcess[str]:
@@ -42,27 +26,15 @@ def tried(folder: Path, *typed: str) -> subprocess.CompletedProcess[str]:
     return subprocess.CompletedProcess(process.args, process.returncode, out, errors)
 
 
-def only(names: Sequence[str]) -> list[str]:
-    return [word for name in names for word in ("--only", name)]
-
-
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[subprocess.Popen[str]]]:
-    """All cases with the Python client, in two commands that go on beside the other tests."""
-    left = [word for name in RUNS for word in ("--except", name)]
-    folders = [tmp_path_factory.mktemp("conformance") for _ in range(2)]
-    started = [begun(folders[0], *left, *CLIENT), begun(folders[1], *only(RUNS), *CLIENT)]
-    try:
-        yield started
-        assert [list(folder.iterdir()) for folder in folders] == [[], []]
-    finally:
-        for process in started:
-            process.terminate()
-            process.communicate()
+def all_cases() -> Iterator[Whole]:
+    """With the Python client, beside the other tests."""
+    with whole(CLIENT) as begun_:
+        yield begun_
 
 
 @pytest.mark.timeout(SECONDS)
-@pytest.mark.usefixtures("whole")
+@pytest.mark.usefixtures("all_cases")
 @pytest.mark.parametrize(
     ("mistake", "case", "told"),
     [
@@ -109,16 +81,10 @@ def test_another_simulator_has_another_digest(tmp_path: Path) -> None:
     assert "the digest is that of the run without a socket\n" in said.stdout
 
 
-@pytest.mark.timeout(SECONDS)
-def test_the_python_client_passes(whole: list[subprocess.Popen[str]]) -> None:
+@pytest.mark.timeout(WHOLE_SECONDS)
+def test_the_python_client_passes(all_cases: Whole) -> None:
     """Every case there is, whole runs among them; nobody and nothing is left behind."""
-    said = [process.communicate(timeout=SECONDS) for process in whole]
-    assert [process.returncode for process in whole] == [0, 0], said
-    listed = subprocess.run([*TOOL, "--list"], capture_output=True, text=True, check=True).stdout
-    names = [line.split()[0] for line in listed.splitlines()]
-    passed = [line.split()[1] for out, _ in said for line in out.splitlines() if line[:3] == "ok "]
-    assert passed == names
-    assert set(RUNS) < set(names)
+    all_cases.passes()
 
 
 @pytest.mark.timeout(SECONDS)

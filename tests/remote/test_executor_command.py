@@ -19,6 +19,7 @@ import pytest
 from hts.cli.executor import main, numbered
 from tests.fakes import runs
 from tests.fakes.once import MARK
+from tests.remote import commands
 from tests.remote.dialling import Going, Told, free_address, machine, told
 
 COMMAND = (sys.executable, "-W", "error", "-m", "hts.cli.executor")
@@ -189,6 +190,28 @@ def test_other_spaces_are_refused() -> None:
 
         assert told(asked, machine(address), story).links == links(asked)
         assert other.said[-1] == "it has 2 agents; this run has 1"
+
+
+def test_who_has_a_key_is_let_in_and_who_has_none_is_not(tmp_path: Path) -> None:
+    """hts-keys, hts-train and hts-executor as people type them: with a key that the run knows the
+    run goes to its end, with the digest of one without a socket; without one, nobody hears it."""
+    keys, path = tmp_path / "keys", tmp_path / "run"
+    made = [sys.executable, "-m", "hts.cli.keys", str(keys), "lab"]
+    subprocess.run(made, check=True, capture_output=True)
+    typed = ("--config", "smoke", "--env", "reference:", "--steps", "1024")
+    listening = ("--listen", "tcp://127.0.0.1:*", "--set", f"keys={keys}")
+    with commands.Command.new(path, *typed, *listening) as run:
+        dialled = ("--connect", run.address, "--env", "reference:", "--processes", "1")
+        with command(*dialled) as stranger:
+            assert stranger.wait() == 2
+            assert stranger.count("keys are needed there and none are given") == 1
+        assert commands.lines(path) == []
+        with command(*dialled, "--keys", str(keys / "lab")) as known:
+            assert known.wait() == 0
+            assert known.said[-1] == "the run is over"
+        assert run.ends() == 0, run.said
+    local = runs.outcome(runs.experiment("reference:", rollout=32, steps=1024))
+    assert commands.result(path)["digest"] == local[-1].link.chain
 
 
 def test_nobody_outlives_it() -> None:

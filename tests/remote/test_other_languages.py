@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import re
 import shutil
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -25,6 +22,7 @@ from hts.remote.wire import Format, Frames, Stand
 from hts_envs.contract import Array, Box, Discrete, MultiDiscrete, Spaces
 from tests.fakes import runs
 from tests.house.sources import ROOT
+from tests.remote.conformance import WHOLE_SECONDS, Whole, whole
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -32,10 +30,6 @@ HERE = Path(__file__).parent / "other_languages"
 CPP, JS = ROOT / "hts" / "remote" / "cpp", ROOT / ".cache" / "js"
 LACKS = "what builds this client is not there: tools/setup.sh dev installs it"
 TRAIN = (sys.executable, "-m", "hts.cli.train", "--config", "smoke")
-QUICK = (
-    *("hello", "who", "refused", "other-protocol", "ends", "seeds", "begin-anew", "replay"),
-    *("pipelining", "again", "double", "overtaken", "seats", "invalid", "widths"),
-)
 
 Program = Callable[[str], list[str]]
 """The command of one of its programs, by name."""
@@ -79,23 +73,23 @@ def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return _cpp(tmp_path_factory.mktemp("cpp")) if request.param == "cpp" else _js()
 
 
+@pytest.fixture(scope="module")
+def all_cases(program: Program) -> Iterator[Whole]:
+    """Of `tools/conformance`, beside the other tests of this client."""
+    with whole(program("reference")) as begun:
+        yield begun
+
+
 # --- real runs ------------------------------------------------------------------------------------
-
-
-@cache
-def _local(env: str, steps: int) -> str:
-    """The digest of the same run without a socket."""
-    return runs.outcome(runs.experiment(env, rollout=32, steps=steps))[-1].link.chain
 
 
 class _Run:
     """A run that listens, and whoever is started to dial in; none outlives the test."""
 
-    def __init__(self, stack: ExitStack, env: str, steps: int, *more: str) -> None:
+    def __init__(self, stack: ExitStack, steps: int) -> None:
         self._stack = stack
         folder = stack.enter_context(TemporaryDirectory())
-        self._record = Path(folder) / "run"
-        words = ["--env", env, "--steps", str(steps), "--run-dir", str(self._record), *more]
+        words = ["--env", "reference:", "--steps", str(steps), "--run-dir", f"{folder}/run"]
         self._process = self.start([*TRAIN, "--listen", "tcp://127.0.0.1:*", *words])
 
     def start(self, command: list[str]) -> subprocess.Popen[str]:
@@ -119,11 +113,6 @@ class _Run:
         """Its last one, when it is over."""
         return self.hears(r"done: digest (\w+)")[1]
 
-    def updates(self) -> int:
-        """How many of them it has written down."""
-        record = self._record / "digests.jsonl"
-        return len(record.read_text().splitlines()) if record.exists() else 0
-
 
 def _end(process: subprocess.Popen[str]) -> None:
     process.kill()
@@ -137,58 +126,16 @@ def _over(clients: list[subprocess.Popen[str]]) -> None:
         assert (said, client.returncode) == ("", 0)
 
 
-@contextmanager
-def _listening(env: str, steps: int, *more: str) -> Iterator[_Run]:
+@pytest.mark.usefixtures("all_cases")
+def test_loops_of_their_own_have_the_digest_of_a_run_without_a_socket(program: Program) -> None:
+    """Four simulators that ask, as the READMEs beside the clients show it."""
     with ExitStack() as stack:
-        yield _Run(stack, env, steps, *more)
-
-
-@pytest.mark.parametrize(
-    ("env", "clients", "more"),
-    [
-        ("reference:", ["reference --seats 4"], ()),
-        ("reference:", ["own_loop"] * 4, ()),
-        ("reference:?agents=2", ["reference --rows 2 --agents 2"] * 2, ("--set", "seat=2")),
-    ],
-    ids=["four-seats", "four-loops", "rows-and-agents"],
-)
-def test_a_run_has_the_digest_that_it_has_without_a_socket(
-    program: Program, env: str, clients: list[str], more: tuple[str, ...]
-) -> None:
-    """With several seats on a connection, with own loops, with rows, and with agents."""
-    with _listening(env, 1024, *more) as run:
+        run = _Run(stack, 1024)
         address = run.address()
-        started = []
-        for name, *words in (client.split() for client in clients):
-            started.append(run.start([*program(name), address, *words]))
-        assert run.digest() == _local(env, 1024)
-        _over(started)
-
-
-def test_one_that_is_killed_changes_nothing(program: Program) -> None:
-    """Its replicas are led on by another client that has gone on meanwhile."""
-    with _listening("reference:", 4096) as run:
-        command = [*program("reference"), run.address(), "--seats"]
-        victim = run.start([*command, "2"])
-        run.hears("has dialled in and holds")
-        other = run.start([*command, "4"])
-        while run.updates() < 2:
-            time.sleep(0.002)
-        victim.send_signal(signal.SIGKILL)
-        run.hears("is gone; nobody holds")
-        assert run.digest() == _local("reference:", 4096)
-        _over([other])
-
-
-def test_it_passes_the_conformance_cases_that_are_quick(program: Program) -> None:
-    """Those about what is said and heard; the others are about time, and whole runs."""
-    chosen = [word for name in QUICK for word in ("--only", name)]
-    result = subprocess.run(
-        [ROOT / "tools" / "conformance", *chosen, *program("reference")],
-        capture_output=True,
-        text=True,
-    )
-    assert result.returncode == 0, result.stdout + result.stderr
+        clients = [run.start([*program("own_loop"), address]) for _ in range(4)]
+        expected = runs.outcome(runs.experiment("reference:", rollout=32, steps=1024))
+        assert run.digest() == expected[-1].link.chain
+        _over(clients)
 
 
 # --- spaces of every kind, and mistakes -----------------------------------------------------------
@@ -287,3 +234,9 @@ def test_patience_ends(program: Program) -> None:
     )
     assert result.returncode == 4
     assert result.stderr.startswith("no run has said a word for 0.5")
+
+
+@pytest.mark.timeout(WHOLE_SECONDS)
+def test_it_passes_the_whole_conformance_suite(all_cases: Whole) -> None:
+    """As the Python client does: every case there is, keys and whole runs among them."""
+    all_cases.passes()

@@ -126,3 +126,24 @@ def test_a_planted_mistake_is_found(
         if found.hashes != expected.hashes or found.lost or found.ended != expected.ended:
             return
     pytest.fail("nobody noticed")
+
+
+def test_what_was_dropped_is_said_at_the_end() -> None:
+    """How many messages came, and how many of them were malformed; nothing where none were."""
+
+    class Mumbles(Schedule):
+        mumbled = 0
+
+        def _point(self) -> None:
+            if self.mumbled < 60:  # more than sentences that are said about single messages
+                self.mumbled += 1
+                self._seating.hear(b"other", [b"\xc1"])
+            super()._point()
+
+    quiet, loud = Schedule(0, Shape(), ()), Mumbles(0, Shape(), ())
+    quiet.run()
+    loud.run()
+    assert not any("dropped" in note for note in quiet.notes)
+    (note,) = [note for note in loud.notes if "dropped" in note]
+    assert note == f"of {loud._seating.heard:,} messages 60 were dropped as malformed"
+    assert loud._seating.heard > 60
