@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from hts.learn.losses import TOLD
 from hts.config import PQL
+from hts.learn.losses import TOLD
 from hts.machine import TIMES
 from hts.report.metrics import METRICS, UNREPEATED, table
 from hts.report.progress import Progress

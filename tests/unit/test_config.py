@@ -172,6 +172,9 @@ def test_a_value_of_another_algorithm_says_whose_it_is() -> None:
     assert "a2c has no 'clip'; ppo has it" in told
 
 
+PQL = ("algo=pql", "env=gym:Pendulum-v1")
+
+
 @pytest.mark.parametrize(
     ("sets", "sentence"),
     [
@@ -181,6 +184,24 @@ def test_a_value_of_another_algorithm_says_whose_it_is() -> None:
         (("executors=5",), "5 executors for 4 replicas"),
         (("shards=4", "learners=8"), "8 learner workers for 4 shards"),
         (("learners=2",), "2 learner workers for 1 shard:"),
+        ((*PQL, "replay=255"), "do not hold two windows of 4 replicas x rollout 32 = 128 rows"),
+        ((*PQL, "replay=255"), "give at least 256"),
+        ((*PQL, "beta_pv=3"), "8 x 32 = 256 updates of the critics, which do not divide by 3"),
+        ((*PQL, "beta_pv=3"), "2 and 4 do"),
+        ((*PQL, "batch=100", "shards=3"), "a batch of 100 transitions does not divide into 3"),
+        (
+            (*PQL, "value_low=1", "value_high=1"),
+            "value_low: 1 is not below experiment.algo.value_",
+        ),
+        ((*PQL, "noise_low=0.9"), "noise_low: 0.9 is not below experiment.algo.noise_high, 0.8"),
+        ((*PQL, "recurrent=gru"), "networks that remember are for a2c and ppo"),
+        ((*PQL, "squash=true"), "the policy's own actions lie within the bounds"),
+        ((*PQL, "steps=100"), "100 steps are less than one window"),
+        (("machine.devices.p_learner=cuda:7",), "machine.devices.p_learner: cuda:7 is not there"),
+        (
+            ("machine.devices.actor=gpu",),
+            "machine.devices.actor: must be auto, cpu, cuda",
+        ),
         (("recurrent=gru", "sequence=5"), "steps does not divide into sequences of 5; 4 and 8 do"),
         (("sequence=8",), "sequences of 8 steps are for a network that remembers"),
         (("recurrent=gru", "minibatches=3"), "4 sequences of 32 do not divide into 3 minibatches"),

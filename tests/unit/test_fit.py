@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hts.config import Conv, Experiment, Impala, Mlp
+from hts.config import PQL, Conv, Experiment, Impala, Mlp
 from hts.models.fit import misfits
 from hts.models.spaces import is_image, stacked, vector_width
 from hts_envs.contract import Box, Discrete, MultiDiscrete, Space, Spaces
@@ -140,3 +140,32 @@ def test_what_fits_can_be_learnt_with(env: str, changes: dict[str, object]) -> N
     """Every kind of model and of observation makes a whole run, with the first ratio at 1."""
     updates = outcome(small(env, **changes))
     assert [update.told["train/ratio_error_first"] for update in updates] == [0.0] * 3
+
+
+BOUNDED = Box((2,), "float32", -1.0, 1.0)
+TAUGHT = {
+    "choices": (Spaces({"a": Box((3,))}, Discrete(2)), {}, "are choices (Discrete(n=2))"),
+    "no bounds": (Spaces({"a": Box((3,))}, Box((2,))), {}, "pql needs a finite low"),
+    "a team": (Spaces({"a": Box((3,))}, BOUNDED, 2), {}, "pql is for one agent, and gym:Some-v0"),
+    "pictures": (Spaces({"a": PLANES}, BOUNDED), {}, "gym:Some-v0 shows images only"),
+    "critics with pictures": (
+        Spaces({"a": PLANES, "b": Box((3,))}, BOUNDED),
+        {"critic_sees": ("a",)},
+        "critics see vectors, and a is an image",
+    ),
+    "no such field": (
+        Spaces({"a": Box((3,))}, BOUNDED),
+        {"policy_sees": ("b",)},
+        "policy_sees: there is no field 'b'; there are a",
+    ),
+    "everything": (Spaces({"a": Box((3,)), "b": Discrete(4)}, BOUNDED), {}, ""),
+}
+
+
+@pytest.mark.parametrize("name", TAUGHT)
+def test_what_critics_can_teach_in(name: str) -> None:
+    """Continuous actions of one agent within bounds, and a vector for the critics."""
+    spaces, sees, sentence = TAUGHT[name]
+    found = misfits(Experiment(env="gym:Some-v0", algo=PQL(**sees)), spaces)
+    assert sentence in " ".join(found)
+    assert bool(found) == bool(sentence)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from hts.config import PQL, Experiment, Mlp
+from hts.config import PQL, Experiment, Impala, Mlp
 from hts.determinism.keys import Purpose, key, keys
 from hts.memory.versions import Version
 from hts.replay.ring import Ring
@@ -301,3 +301,21 @@ def test_every_kind_learns_what_an_action_is_worth(critic: str, policy: str) -> 
         rewards = run.storages[1].reward
     assert told[-1]["train/value"] > 0.5
     assert rewards[0].mean() > 0.7, "of the replica that explores least"
+
+
+def test_critics_may_see_what_the_policy_does_not() -> None:
+    """Asymmetric: pictures for the policy, the state for the critics; the replay holds both."""
+    sees = {"policy_sees": ("pixels",), "critic_sees": ("observation",), "replay": 128}
+    one = asked(
+        env="batched:ball_balance?observation=both",
+        model=Impala(channels=(4,), hidden=8),
+        algo={**sees, "warm_up": 4},
+        updates=3,
+    )
+    with running(one) as run:
+        told = [updated.told for updated in run]
+        learner = learner_of(run)
+        assert ring_of(one, run._shared).names == ("pixels", "observation")
+        assert tuple(learner.kept.critics.seen) == ("observation",)
+        assert tuple(run.actor._policies[0].network.spaces) == ("pixels",)
+    assert told[-1]["train/policy_gradient_norm"] > 0.0
