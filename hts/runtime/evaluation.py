@@ -40,6 +40,7 @@ class Assignment:
     experiment: Experiment
     episodes: int
     most: int
+    stands_back: bool = True  # while somebody trains
 
 
 def kept(run: Path, config: Config) -> Policies | None:
@@ -101,6 +102,7 @@ class Evaluation:
             return
         plural = "policies wait" if waiting > 1 else "policy waits"
         _say(f"{waiting} {plural} to be evaluated; Ctrl-C leaves that to hts-train --resume")
+        self._step_forward()
         self._ring()
         while self.child is not None and self._looked < self._rung:
             wait_child([self.child])
@@ -111,6 +113,17 @@ class Evaluation:
         if self.child is not None:
             self.child.end()
             self.child = None
+
+    def _step_forward(self) -> None:
+        """Nobody trains any more, and now it is waited for. It is begun again where the kernel does
+        not let it forward: what it has not said yet is on no disk."""
+        self._given = dataclasses.replace(self._given, stands_back=False)
+        if self.child is None:
+            return
+        try:
+            os.sched_setscheduler(self.child.pid, os.SCHED_OTHER, os.sched_param(0))
+        except OSError:
+            self.close()
 
     def _ring(self) -> None:
         self._rung += 1
@@ -153,7 +166,8 @@ class Evaluation:
 
 def run(pipe: Pipe, given: Assignment) -> None:
     """The whole life of the process."""
-    _stand_back()
+    if given.stands_back:
+        _stand_back()
     numerics.prepare()
     from hts.runtime.evaluating import Evaluating
 

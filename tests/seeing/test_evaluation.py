@@ -124,6 +124,22 @@ def test_an_evaluator_that_is_killed_is_started_again(record: Path, copy: Path) 
     assert (copy / "eval.jsonl").read_text() == (record / "eval.jsonl").read_text()
 
 
+def test_an_evaluator_that_is_waited_for_stands_back_no_more(record: Path, copy: Path) -> None:
+    """Behind the last update nobody trains: beside other programs, idle work would take for ever.
+    Where the kernel does not let it forward, another one is begun."""
+    (copy / "eval.jsonl").unlink()
+    evaluating = evaluation(copy, read(copy).configuration())
+    assert evaluating is not None
+    try:
+        evaluating.look(UPDATES[:1])
+        wait_for_lines(copy, 1)
+        evaluating.finish()
+        assert os.sched_getscheduler(child_of(evaluating).pid) == os.SCHED_OTHER
+    finally:
+        evaluating.close()
+    assert (copy / "eval.jsonl").read_text() == (record / "eval.jsonl").read_text()
+
+
 def test_a_damaged_policy_is_passed_over(copy: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """The others are evaluated, and it is said which one is not and why."""
     (copy / "eval.jsonl").unlink()
