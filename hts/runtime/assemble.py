@@ -49,6 +49,7 @@ class Plan:
     roles: Roles = Roles()
     cases: Path | None = None  # where simulators that fail are written down
     policies: Policies | None = None  # which versions are written down, and where
+    world: str = ""  # how its world is played, where that says it
 
     def policy(self) -> Policy:
         return Policy(self.experiment, self.spaces, self.device)
@@ -96,12 +97,13 @@ def plan(
     spaces: Spaces | None = None,
 ) -> Plan:
     """Look at one world, where its spaces are not known, and refuse a model that cannot see it."""
+    played = ""
     if spaces is None:
         world = make(spec, Place(0, 1, experiment.seed))
-        spaces = world.spaces
+        spaces, played = world.spaces, getattr(world, "description", "")
         world.close()
         numerics.settle()
     problems = misfits(experiment, spaces)
     if problems:
         raise BadConfig(problems)
-    return Plan(experiment, spaces, device, jitter)
+    return Plan(experiment, spaces, device, jitter, world=played)

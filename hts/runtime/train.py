@@ -156,6 +156,8 @@ class _Training:
     def _run(self) -> int:
         experiment, path = self._found.experiment, self._record.path
         _mention(f"experiment {experiment.identity()} in {path}")
+        if self._found.world:
+            _mention(f"world: {self._found.world}")
         _mention(f"schedule: {_schedule(experiment)}")
         _mention(f"machine: {self._layout.why}")
         code, status, run, failure = DONE, "done", None, None

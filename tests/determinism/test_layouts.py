@@ -131,6 +131,19 @@ def test_narrow_products_are_the_same_bits_everywhere() -> None:
     assert chains(sets, LAYOUTS["small blocks, two actors, two learners"]) == expected
 
 
+def test_three_players_of_one_football_team_are_the_same_bits_everywhere() -> None:
+    """One policy for all of them, on the layout that mixes most: small blocks, actors, learners."""
+    sets = (
+        "env=gfootball:3v1?agents=3",
+        "model=conv",
+        "model.first=sparse",
+        *("replicas=4", "rollout=4", "steps=48"),
+    )
+    expected = chains(sets, Machine(serial=True))
+    assert len(set(expected)) == len(expected) == 3
+    assert chains(sets, LAYOUTS["small blocks, two actors, two learners"]) == expected
+
+
 @dataclasses.dataclass(frozen=True)
 class Placed(Plan):
     """The plan of a run whose network no padding is safe for, whatever this processor does."""

@@ -1,9 +1,10 @@
 """The real machine in one process, under a scheduler with a seed: one interleaving for each seed.
 
-`ParallelRun`, the processes' own `run` functions, and everything that they are made of are the real
-ones; what they ask of the operating system is replaced (`tests.fakes.kernel`, `_replacements`). The
-world counts, and its actor and learner hold what they read to what must be there. Of every
-interleaving is asked that
+`ParallelRun`, the processes' own `run` functions, and what they are made of are the real ones, but
+for two: who answers and who learns are stand-ins without a network (`tests.fakes.numbered_roles`),
+which hold what they read to what must be there. The world counts. What they all ask of the
+operating system is replaced (`tests.fakes.kernel`, `_replacements`). Of every interleaving is asked
+that
 
 - the run ends, and nobody waits for ever on the way, whoever dies;
 - every update, with its digests, episodes and hashes, is the one of a run that nothing disturbs,

@@ -91,7 +91,8 @@ def test_a_mistyped_game_gets_the_nearest() -> None:
 
 
 def test_presets_are_the_papers_protocols() -> None:
-    """Each preset says what its paper says, in the one line a run prints."""
+    """Rule 13: each says what its paper says, frame skip, sticky actions and no-ops included, in
+    the one line that a run and hts-check print."""
     assert world("Breakout").description == (
         "Breakout: 84x84 grey, 4 frames a step (emulator 1 x world 4), the brighter of the last "
         "two, sticky actions 0, 1 to 30 no-ops at the start, 4 actions, 108,000 frames at most, a "
@@ -387,7 +388,7 @@ def test_what_is_returned_is_the_callers() -> None:
 
 
 def test_an_emulator_that_skips_frames_itself_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Skipping in the emulator and in the world at once would skip twice."""
+    """Rule 13: skipping in the emulator and in the world at once would skip twice."""
     load = ale_py.ALEInterface.loadROM
 
     def skipping(self: Any, path: Any) -> None:

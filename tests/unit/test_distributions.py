@@ -269,7 +269,7 @@ def test_a_continuous_action_may_have_any_shape(shape: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("made", EACH, ids=lambda made: type(made).__name__)
 def test_a_row_is_alone(made: Distribution) -> None:
-    """The same head and noise give the same action, whatever is drawn in the other rows."""
+    """Rule 19: the same head and noise give the same action, whatever is drawn in other rows."""
     head, drawn = heads(made, 64), noise(64, made.noise)
     whole = made.sample(head, drawn)
     assert torch.equal(made.sample(head, drawn), whole)

@@ -177,7 +177,7 @@ def play(stage: Stage, rollouts: int, order: list[int]) -> list[list[bytes]]:
 
 @pytest.mark.parametrize("order", [[0, 1, 2], [2, 1, 0], [1, 0, 2]])
 def test_every_rollout_is_reported_once_with_its_hashes(order: list[int]) -> None:
-    """I5, rule 30: four rollouts of every replica's three steps, whatever the lengths of their
+    """Rule 30, I5: four rollouts of every replica's three steps, whatever the lengths of their
     episodes; episodes by step and replica, and hashes of what stands in the storage."""
     stage, plain = Stage(InTurn()), Stage(InTurn())
     found = play(stage, 4, order)

@@ -363,7 +363,8 @@ def test_wrong_snapshots() -> None:
 
 @pytest.mark.parametrize("clock", ["ends", "truncates"])
 def test_full_time(clock: str) -> None:
-    """Full time is an end, or a truncation where that is asked for; never both."""
+    """Rule 7: full time is part of the game, so it is an end; or a truncation where that is asked
+    for; never both. The world says which."""
     world = built(f"gfootball:1v1?clock={clock}")
     steps = episode(world, 4, np.zeros((600, 1), np.int64))
     assert len(steps) - 1 == world.traits.time_limit == 501

@@ -22,6 +22,7 @@ from hts_envs.registry import parse
 from tests.fakes.runs import experiment
 
 REPLICAS = 48
+FIXED = Strategy(0, "fixed places in a batch of all replicas, for rows depend on their place")
 WORDS = ("action", "log_prob", "value", "bootstrap")
 TEAM = "python:tests.fakes.small_worlds:Small?action=many&agents=3"
 WIDE = experiment(replicas=REPLICAS, rollout=4)
@@ -100,7 +101,8 @@ def arrivals(seed: int) -> list[Array]:
 
 @pytest.mark.parametrize("name", WORLDS)
 def test_an_answer_does_not_depend_on_what_is_asked_with_it(name: str) -> None:
-    """The strategy that the probe chose, in twelve random orders and cuts: the same bytes."""
+    """Rules 19 and 20: the strategy that the probe chose, in twelve random orders and cuts: the
+    same bytes, actions included."""
     found = planned(WORLDS[name])
     actor = Actor(found.policy, found.strategy().padding, REPLICAS)
     storage, version = noisy_storage(found), trained(found)
@@ -120,18 +122,51 @@ def test_without_a_strategy_an_answer_does_depend_on_it() -> None:
         assert (len(said) == 1) == (found.strategy().padding == 1)
 
 
-def test_awkward_widths_need_fixed_places_where_positions_show() -> None:
-    """The probe agrees with a plain experiment: does a row's answer depend on its position, with
-    everything padded to 32?"""
+def shuffled(count: int) -> list[list[Array]]:
+    """All replicas in one batch, in so many orders."""
+    return [[np.random.default_rng(seed).permutation(REPLICAS)] for seed in range(count)]
+
+
+def test_awkward_widths_have_fixed_places_where_positions_show() -> None:
+    """Rule 20: the probe agrees with a plain experiment on this processor: does a row's answer
+    depend on its position, with everything padded to 32?"""
     found = planned(AWKWARD)
     actor = Actor(found.policy, 32, REPLICAS)
     storage, version = noisy_storage(found), trained(found)
-    orders = [np.random.default_rng(seed).permutation(REPLICAS) for seed in range(8)]
-    said = {answers(actor, storage, version, [order]) for order in orders}
-    if len(said) > 1:
-        assert found.strategy() == Strategy(
-            0, "fixed places in a batch of all replicas, for rows depend on their place"
+    said = {answers(actor, storage, version, order) for order in shuffled(8)}
+    assert len(said) == 1 or found.strategy() == FIXED
+
+
+class Telling(Policy):
+    """A policy at fault on every processor: what it says tells a row's place in the batch."""
+
+    def answer(self, observation: Observation, state: Array | None = None) -> Answer:
+        said = super().answer(observation, state)
+        places = 1.0 + torch.arange(len(said.value))
+        return dataclasses.replace(
+            said, head=said.head * places[:, None], value=said.value * places
         )
+
+
+class Misplanned(Plan):
+    """The plan of a run whose actors have it."""
+
+    def policy(self) -> Policy:
+        return Telling(self.experiment, self.spaces, self.device)
+
+
+def test_where_positions_show_only_fixed_places_are_safe() -> None:
+    """Rule 20: no padding gives rows in other orders the same bytes, and the probe says so; at
+    fixed places they are the same, in every order and cut."""
+    found = Misplanned(WIDE, planned(WIDE).spaces, "cpu")
+    storage, version = noisy_storage(found), trained(found)
+    for padding in (1, 4, 8, 16, 32):
+        actor = Actor(found.policy, padding, REPLICAS)
+        assert len({answers(actor, storage, version, order) for order in shuffled(4)}) == 4
+    assert found.strategy() == FIXED
+    fixed = Actor(found.policy, found.strategy().padding, REPLICAS)
+    batches = [*shuffled(4), *map(arrivals, range(12))]
+    assert len({answers(fixed, storage, version, order) for order in batches}) == 1
 
 
 def test_fixed_places_keep_every_replica_where_it_is() -> None:

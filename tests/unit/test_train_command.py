@@ -51,6 +51,18 @@ def test_the_manifest_says_what_was_run(record: Path) -> None:
     assert "commit" in found
 
 
+def test_a_run_says_how_its_world_is_played(tmp_path: Path) -> None:
+    """Rule 13: frame skip on both sides, sticky actions and no-ops, as they come out of a preset
+    and what is changed in it."""
+    world = ("--algo", "a2c", "--env", "atari:Breakout?preset=cleanba&skip=3&noops=7")
+    small = ("--set", "replicas=2", "--set", "rollout=4", "--steps", "8", "--evaluate", "0")
+    said = train(*world, *small, *SERIAL, "--run-dir", str(tmp_path / "run"))
+    assert said.returncode == 0, said.stderr
+    (line,) = [line for line in said.stderr.splitlines() if "world:" in line]
+    assert "3 frames a step (emulator 1 x world 3)" in line
+    assert "sticky actions 0.25, 1 to 7 no-ops at the start" in line
+
+
 def test_there_is_a_line_for_each_update(record: Path) -> None:
     """4,096 steps in rollouts of 128: 32 lines in both records, with what is promised in each."""
     digests, metrics = lines(record / "digests.jsonl"), lines(record / "metrics.jsonl")
