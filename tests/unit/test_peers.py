@@ -171,10 +171,10 @@ TASK = beside.Task(
 
 
 def test_our_training_is_ended_by_the_clock_and_judged_later() -> None:
-    """It has the seed, writes versions, keeps them all, and evaluates nothing on the way."""
+    """It has the seed, keeps every version that it writes, and evaluates nothing on the way."""
     command = beside.our_command(["--config", "pql-pendulum"], TASK, Path("there"))
     assert " ".join(command[1:]) == (
-        "--config pql-pendulum --seed 3 --steps 1000000000 --evaluate 4 --set evaluate_episodes=0 "
+        "--config pql-pendulum --seed 3 --steps 1000000000 --set evaluate_episodes=0 "
         "--set keep_policies=1000000000 --set checkpoint_every=0 --set log=none --quiet "
         "--run-dir there"
     )

@@ -24,7 +24,6 @@ from .curves import Learnt, Point, judged, until
 PEERS = {"SB3 SAC": "sac", "SB3 TD3": "td3"}
 HOME = "stable-baselines3"
 SCRIPT = homes.HERE / "run_sac_td3.py"
-UPDATES = 4  # from one version of ours that is written to the next
 ENDLESS = 10**9  # steps; the clock ends it
 JUDGING = 10.0  # times as long as training is what judging may take, before it counts as stuck
 
@@ -92,7 +91,8 @@ def ours(who: str, chosen: Sequence[str], task: Task) -> Learnt:
 
 
 def our_command(chosen: Sequence[str], task: Task, directory: Path) -> list[str]:
-    """Trains until it is interrupted; versions are written and nothing is judged meanwhile.
+    """Trains until it is interrupted; what is chosen says also how often a version is written, and
+    nothing is judged meanwhile.
 
     No curves are drawn and no checkpoint is written on the way: the peers do neither.
     """
@@ -105,7 +105,7 @@ def our_command(chosen: Sequence[str], task: Task, directory: Path) -> list[str]
     return [
         str(homes.ROOT / ".venv" / "bin" / "hts-train"),
         *chosen,
-        *("--seed", str(task.seed), "--steps", str(ENDLESS), "--evaluate", str(UPDATES)),
+        *("--seed", str(task.seed), "--steps", str(ENDLESS)),
         *(word for name, value in values.items() for word in ("--set", f"{name}={value}")),
         *("--quiet", "--run-dir", str(directory)),
     ]
