@@ -9,15 +9,16 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import platform
 import resource
 import shlex
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hts.scratch import scratch
 
@@ -27,6 +28,7 @@ from .figures import Mark
 PEERS = {"stable-baselines3": "run_stable_baselines3.py", "sample-factory": "run_sample_factory.py"}
 LIMIT_SECONDS = 600.0  # a peer that loses a process may wait for it for ever
 GRACE_SECONDS = 5.0
+INTERRUPTED = 130  # how hts-train ends where it is asked to
 LAST_UPDATES = 2  # of ours have no rollout beside them, and would count as faster than they are
 
 
@@ -69,7 +71,7 @@ def peer(name: str, task: Task) -> Run:
         asked, result = Path(folder, "task.json"), Path(folder, "result.json")
         asked.write_text(json.dumps(dataclasses.asdict(task)))
         script = homes.HERE / PEERS[name]
-        others = _watched([str(python), str(script), str(asked), str(result)], Path(folder, "log"))
+        others = watched([str(python), str(script), str(asked), str(result)], Path(folder, "log"))
         told = json.loads(result.read_text())
         return Run(told["version"], [Mark(*mark) for mark in told["marks"]], others)
 
@@ -79,7 +81,7 @@ def ours(layout: str, task: Task) -> Run:
     with scratch() as folder:
         directory = Path(folder, "run")
         command = [*our_command(task, directory), *shlex.split(layout)]
-        others = _watched(command, Path(folder, "log"))
+        others = watched(command, Path(folder, "log"))
         manifest = json.loads((directory / "manifest.json").read_text())
         versions = manifest["versions"]
         version = f"hts {manifest['commit'] or versions['hts']}, torch {versions['torch']}"
@@ -107,8 +109,23 @@ def our_marks(metrics: str) -> list[Mark]:
     return [Mark(line["steps"], line["time/seconds"]) for line in lines[:-LAST_UPDATES]]
 
 
-def _watched(command: Sequence[str], log: Path) -> float:
-    """Run it to its end; the share of the machine that other programs took meanwhile."""
+def machine() -> dict[str, Any]:
+    """Where it was measured, for whoever reads the figures later."""
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        models = {line.split(":", 1)[1].strip() for line in file if line.startswith("model name")}
+    cores = len(os.sched_getaffinity(0))
+    return {"cpu": ", ".join(sorted(models)), "cores": cores, "python": platform.python_version()}
+
+
+def watched(
+    command: Sequence[str],
+    log: Path,
+    *,
+    limit: float = LIMIT_SECONDS,
+    enough: Callable[[], bool] | None = None,
+) -> float:
+    """Run it to its end, or interrupt it when there is `enough`; the share of the machine that
+    other programs took meanwhile."""
     busy, own, total = _machine_seconds(), _own_seconds(), _total_seconds()
     with log.open("w") as out:
         process = subprocess.Popen(
@@ -121,15 +138,31 @@ def _watched(command: Sequence[str], log: Path) -> float:
             start_new_session=True,
         )
         try:
-            status = process.wait(LIMIT_SECONDS)
+            interrupted = enough is not None and _interrupted(process, limit, enough)
+            status = process.wait(limit)
         except subprocess.TimeoutExpired:
-            raise Failed(f"not over after {LIMIT_SECONDS:.0f} seconds\n{_end(log)}") from None
+            raise Failed(f"not over after {limit:.0f} seconds\n{_end(log)}") from None
         finally:
             _end_group(process)
-    if status:
+    if status != (INTERRUPTED if interrupted else 0):
         raise Failed(f"ended with {status}\n{_end(log)}")
     spent = _machine_seconds() - busy - (_own_seconds() - own)
     return max(0.0, spent / (_total_seconds() - total))
+
+
+def _interrupted(
+    process: subprocess.Popen[bytes], limit: float, enough: Callable[[], bool]
+) -> bool:
+    """Wait until there is enough of it, and say that it may end; False where it ended before."""
+    deadline = time.monotonic() + limit
+    while process.poll() is None:
+        if time.monotonic() > deadline:
+            raise subprocess.TimeoutExpired(process.args, limit)
+        if enough():
+            process.send_signal(signal.SIGINT)  # it ends its own processes
+            return True
+        time.sleep(0.1)
+    return False
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:
