@@ -41,7 +41,7 @@ class Version:
         """The version of this number that is made of these arrays."""
         moments = {
             name: Moments(
-                float(arrays[f"{name}.count"]), arrays[f"{name}.mean"], arrays[f"{name}.squares"]
+                arrays[f"{name}.count"].item(), arrays[f"{name}.mean"], arrays[f"{name}.squares"]
             )
             for name in (each.removesuffix(".count") for each in arrays if each.endswith(".count"))
         }

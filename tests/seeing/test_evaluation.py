@@ -29,7 +29,7 @@ from tests.fakes import runs
 
 TRAIN = (sys.executable, "-W", "error", "-m", "hts.cli.train")
 EVAL = (sys.executable, "-W", "error", "-m", "hts.cli.eval")
-SMOKE = ("--config", "smoke", "--evaluate", "8")
+SMOKE = ("--config", "smoke", "--evaluate", "8", "--set", "normalise_observations=true")
 UPDATES = [8, 16, 24, 32]
 
 pytestmark = pytest.mark.timeout(120)
