@@ -79,7 +79,8 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--updates",
         metavar="N",
-        help="of each run (4, and 2 more for each kill and interruption; or as many as it has)",
+        help="of each run (4, behind those of random actions, and 2 more for each kill and "
+        "interruption; or as many as it has)",
     )
     made.add_argument("--kill", metavar="N", help="kill so many processes of each run meanwhile")
     made.add_argument(
@@ -168,7 +169,7 @@ def _count(flag: str, said: str | None, otherwise: int) -> int:
 
 def _updates(said: str | None, experiment: Experiment, harm: Harm) -> int:
     """Of each run: as many as are asked for, or as many as it takes to do the harm."""
-    usual = 4 + 2 * (harm.kills + harm.stops)
+    usual = 4 + 2 * (harm.kills + harm.stops) + experiment.unlearnt
     updates = _count("--updates", said, min(usual, experiment.updates))
     if updates > experiment.updates:
         raise WrongUsage(

@@ -256,6 +256,11 @@ class Experiment:
         return self.algo.replay // self.rows if isinstance(self.algo, PQL) else 0
 
     @property
+    def unlearnt(self) -> int:
+        """Rollouts of random actions, before an off-policy algorithm learns anything."""
+        return -(-self.algo.warm_up // self.rollout) if isinstance(self.algo, PQL) else 0
+
+    @property
     def updates(self) -> int:
         """Rollouts that are learnt from; the last one may pass `steps`."""
         return -(-self.steps // self.rows)
