@@ -308,12 +308,12 @@ def test_an_episode_that_ends_too_early_is_not_stepped_on() -> None:
 def test_actions_are_taken_as_in_the_run(squash: bool) -> None:
     """Drawn beyond their bounds, recorded as drawn, brought within them in the way of the
     experiment: the world, which accepts nothing else, shows the same and is rewarded the same."""
-    case = sound(squash=squash)
+    case, other = sound(squash=squash), sound(squash=not squash)
     assert np.abs(case.trail).max() > 1.0
-    assert case.bounds == ("squashed" if squash else "clipped")
+    assert {case.bounds, other.bounds} == {"squashed", "clipped"}
     marks = [
-        [call.mark for call in replay(dataclasses.replace(case, squash=each), LIMIT).calls]
-        for each in (squash, squash, not squash)
+        [call.mark for call in replay(dataclasses.replace(case, bounds=each), LIMIT).calls]
+        for each in (case.bounds, case.bounds, other.bounds)
     ]
     assert marks[0] == marks[1]
     assert marks[0][:2] == marks[2][:2], "neither is taken before the first step"

@@ -46,7 +46,7 @@ def test_show_config_prints_values_with_their_origin() -> None:
         (("--evn", "gfootball:3v1"), "there is no option '--evn' (did you mean '--env'?)"),
         (("--env", "gfotball:3v1"), "did you mean 'gfootball'"),
         (("--env", "gfootball:3v1?agnets=2"), "did you mean 'agents'"),
-        (("--env", "gym:CartPole-v1", "--algo", "pqo"), "did you mean 'ppo'"),
+        (("--env", "gym:CartPole-v1", "--algo", "pp0"), "did you mean 'ppo'"),
         (("--config", "smoke", "--seed", "x"), "--seed: experiment.seed must be a whole number"),
         (("--config", "smoke", "--set", "lr=1"), "there is no 'lr'"),
         (("--config", "smoke", "--schedule", "fast"), "there is no schedule 'fast'"),
