@@ -70,8 +70,7 @@ EXPERIMENTS = {
     "separate policies": ("env=python:tests.fakes.team:make", "policies=separate"),
     "squashed actions": ("env=gym:Pendulum-v1", "squash=true"),
     "atari, a2c": ("env=atari:Breakout", "algo=a2c", "model=conv", "frame_stack=4"),
-    "critics, mixed exploration": (*PQL, "noise_high=0.4", "frame_stack=2", "clip_rewards=1"),
-    "critics, one after the other": (*PQL, "schedule=sync", "algo.smoothing=0.2"),
+    "critics, mixed exploration, stacks": (*PQL, "algo.smoothing=0.2", "frame_stack=2"),
     "critics, soft and categorical": (*PQL, "algo.policy=sac", "critic=categorical"),
     "turn by turn": ("env=gym:CartPole-v1", "schedule=sync"),
 }
@@ -168,6 +167,13 @@ def test_fixed_places_give_the_digest_of_the_serial_runner() -> None:
             assert [updated.link.chain for updated in parallel] == expected, layout
         finally:
             parallel.close()
+
+
+def test_learners_that_take_turns_are_the_same_bits_everywhere() -> None:
+    """V-learner and P-learner in one process, the critics of this turn for the policy."""
+    sets = (*PQL, "schedule=sync", "clip_rewards=1")
+    expected = chains(sets, Machine(serial=True))
+    assert chains(sets, LAYOUTS["small blocks, two actors, two learners"]) == expected
 
 
 @pytest.mark.parametrize("name", ["discrete actions", "slow and uneven steps"])
