@@ -31,6 +31,7 @@ class Sharded(Generic[Nets]):
         self._networks = networks
         self._twins = [networks.twin() for _ in range(workers - 1)]
         self._threads = ThreadPoolExecutor(workers - 1, "learner") if workers > 1 else None
+        self._is_first = True
 
     def add(self, shards: Sequence[Shard], backward: Callable[[Nets, Shard], Found]) -> list[Found]:
         """Add what `backward` adds to a gradient for each shard; what it found, in their order."""
@@ -52,11 +53,20 @@ class Sharded(Generic[Nets]):
             twin.gradient.zero_()
             return backward(twin, shard)
 
-        running = [self._threads.submit(alone, twin, shard) for twin, shard in beside]
+        found: list[Found] = []
+        if self._is_first:  # libraries look at the processor in their first calls: no race there
+            found.append(backward(self._networks, shards[0]))
+        running = []
         try:
-            found = [backward(self._networks, shards[0])]
+            for twin, shard in beside:
+                running.append(self._threads.submit(alone, twin, shard))
+                if self._is_first:
+                    wait(running)
+            if not found:
+                found.append(backward(self._networks, shards[0]))
         finally:
             wait(running)
+        self._is_first = False
         for (twin, _), future in zip(beside, running, strict=True):
             found.append(future.result())
             self._networks.gradient.add_(twin.gradient)
