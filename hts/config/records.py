@@ -105,7 +105,9 @@ class PQL:
     atoms: Annotated[int, Range(2)] = option(51, "values of a categorical critic")
     value_low: float = option(-10.0, "the lowest of them")
     value_high: float = option(10.0, "the highest of them")
-    noise_low: NotNegative = option(0.05, "deviation of the noise on actions: of replica 0")
+    noise_low: NotNegative = option(
+        0.05, "deviation of the noise on a deterministic policy's actions: of replica 0"
+    )
     noise_high: NotNegative = option(0.8, "of the last replica; those between lie evenly between")
     smoothing: NotNegative = option(0.0, "deviation of the noise on the targets' actions (TD3)")
     smoothing_clip: NotNegative = option(0.5, "and how large it is at the most")

@@ -54,7 +54,7 @@ class Sharded(Generic[Nets]):
             return backward(twin, shard)
 
         found: list[Found] = []
-        if self._is_first:  # libraries look at the processor in their first calls: no race there
+        if self._is_first:  # what libraries set up in first calls, no threads race for
             found.append(backward(self._networks, shards[0]))
         running = []
         try:
