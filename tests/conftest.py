@@ -11,10 +11,12 @@ from collections.abc import Iterator
 import pytest
 
 from hts.determinism import numerics
+from hts.runtime import nursery
 from tests.fakes.remains import OWN, mark, present, remains
 
-numerics.prepare()
 mark()
+nursery.warm()
+numerics.prepare()
 # A shell has the jobs in its background ignore Ctrl-C, and their children inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -16,6 +16,7 @@ from hts.determinism import numerics
 from hts.errors import WrongUsage
 from hts.report.metrics import table
 from hts.report.resume import Resumed, resume
+from hts.runtime import nursery
 from hts_envs.spelling import hint
 
 DESCRIPTION = "Train an agent: fast, and with the same result on any machine layout."
@@ -142,6 +143,7 @@ def _train(typed: argparse.Namespace) -> int:
         print(show_config(resolved, colour=sys.stdout.isatty()))
         return shell.DONE
     signals.listen()  # SIGTERM ends a run as Ctrl-C does
+    nursery.warm()  # beside this process, which imports torch too
     numerics.prepare()
     from hts.runtime.train import go_on, train  # imports torch, whose numerics had to be set first
 

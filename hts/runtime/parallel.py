@@ -16,7 +16,13 @@ from hts.config import Machine
 from hts.errors import RoleFailed
 from hts.machine import TIMES
 from hts.remote.port import Port, Remote
-from hts.runtime import actor_process, executor_process, learner_process, p_learner_process
+from hts.runtime import (
+    actor_process,
+    executor_process,
+    learner_process,
+    nursery,
+    p_learner_process,
+)
 from hts.runtime.assemble import Plan, Updated
 from hts.runtime.clock import until_now
 from hts.runtime.devices import device_of
@@ -35,6 +41,7 @@ class ParallelRun:
     """One run on several processes."""
 
     def __init__(self, found: Plan, machine: Machine, begin: Standing | None = None) -> None:
+        nursery.warm()
         self.experiment = found.experiment
         self.strategy = found.strategy()
         self.chain = found.digest().chain

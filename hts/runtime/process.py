@@ -1,4 +1,4 @@
-"""Child processes: spawned, heard through a pipe, never left behind.
+"""Child processes: born of a nursery, heard through a pipe, never left behind.
 
 A child dies with its parent (the kernel sees to it), ignores the terminal's Ctrl-C (the parent
 ends it), and sends its traceback when it fails. Messages are JSON, so that nothing is unpickled
@@ -7,10 +7,8 @@ while a run goes on. The parent waits for pipes and for deaths at once, and poll
 
 from __future__ import annotations
 
-import ctypes
 import faulthandler
 import json
-import multiprocessing
 import os
 import signal
 import sys
@@ -19,14 +17,14 @@ import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import Pipe as pipe  # noqa: N813 - it is a function
 from multiprocessing.reduction import DupFd
 from typing import Any
 
 from hts.errors import RoleDied, RoleFailed, WorldFailed
 from hts.memory.room import kills
+from hts.runtime.nursery import bear
 
-_SPAWN = multiprocessing.get_context("spawn")
-_PR_SET_PDEATHSIG = 1
 _SECONDS_TO_END = 2.0
 _SECONDS_TO_SAY = 1.0
 _WANT = (
@@ -59,18 +57,15 @@ class Child:
 
     def __init__(self, name: str, role: Callable[..., None], *given: Any) -> None:
         self.name = name
-        ours, theirs = _SPAWN.Pipe()
+        ours, theirs = pipe()
         self.pipe = Pipe(ours)
         self._stacks = _Stacks()
         self._kills = kills()
-        given = (os.getpid(), theirs, self._stacks, role, given)
-        self._process = _SPAWN.Process(target=_main, args=given, name=name, daemon=True)
-        self._process.start()
+        self._process = bear(name, _main, (theirs, self._stacks, role, given))
         theirs.close()
 
     @property
     def pid(self) -> int:
-        assert self._process.pid is not None, "a child is started when it is made"
         return self._process.pid
 
     @property
@@ -185,15 +180,9 @@ def _state(pid: int) -> tuple[str, bool]:
 
 
 def _main(
-    parent: int,
-    connection: Connection,
-    stacks: int,
-    role: Callable[..., None],
-    given: tuple[Any, ...],
+    connection: Connection, stacks: int, role: Callable[..., None], given: tuple[Any, ...]
 ) -> None:
     """The child's side: run the role, send what went wrong."""
-    die_with(parent)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     faulthandler.enable(stacks)
     faulthandler.register(signal.SIGUSR1, stacks)
     pipe = Pipe(connection)
@@ -206,11 +195,3 @@ def _main(
         with suppress(OSError):  # nobody listens where the parent has ended the run, or is gone
             pipe.send(error=text, replica=replica)
         sys.exit(1)
-
-
-def die_with(parent: int) -> None:
-    """Have the kernel end this process when its parent is gone."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it died before the kernel was asked
-        os._exit(1)

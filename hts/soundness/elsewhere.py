@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from hts.runtime.process import die_with
+from hts.runtime.nursery import die_with
 from hts.scratch import scratch
 from hts.soundness.compare import Comparison, Difference, compare
 from hts.soundness.findings import Broken

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import struct
@@ -10,9 +9,10 @@ from typing import Any
 
 from hts.memory.doorbell import Doorbell
 from hts.runtime.process import Pipe
+from tests.fakes.births import name_of
 
 mark = "as imported"
-"""What a child finds here was not changed by its parent: it is spawned, not forked."""
+"""What a child finds here was not changed by its parent: it was not forked from it."""
 
 
 def answer_the_door(_: Pipe, ours: Doorbell, theirs: Doorbell) -> None:
@@ -33,7 +33,7 @@ def tell(pipe: Pipe, given: Any) -> None:
     pipe.send(
         given=given,
         mark=mark,
-        name=multiprocessing.current_process().name,
+        name=name_of(os.getpid()),
         parent=os.getppid(),
         interrupt=signal.getsignal(signal.SIGINT) == signal.SIG_IGN,
     )

@@ -18,6 +18,7 @@ import numpy as np
 
 from hts.machine import SharedArray
 from hts.roles.executor import Past
+from hts.runtime.process import Pipe
 from hts_envs.contract import Array
 from tests.machine.scheduler import Process, Scheduler
 
@@ -101,22 +102,15 @@ _PIDS = itertools.count(2)
 class ChildProcess:
     """Runs a role as the scheduler says."""
 
-    def __init__(self, scheduler: Scheduler, args: tuple[Any, ...], name: str) -> None:
+    def __init__(self, scheduler: Scheduler, args: Sequence[Any], name: str) -> None:
         self._scheduler = scheduler
-        self._name = name
         self.pid = next(_PIDS)
-        _, self._line, *_, self._role, self._given = args
+        self._line, _, role, asked = args
         self.sentinel = Sentinel()
         self.exitcode: int | None = None
-
-    def start(self) -> None:
-        from hts.runtime.process import Pipe
-
-        given = [_as_sent(each) for each in self._given]
+        given = [_as_sent(each) for each in asked]
         pipe = Pipe(self._line)
-        self._process = self._scheduler.start(
-            self._name, lambda: self._role(pipe, *given), self._ended
-        )
+        self._process = scheduler.start(name, lambda: role(pipe, *given), self._ended)
 
     def _ended(self) -> None:
         self.sentinel.is_ready, self.exitcode = True, -_SIGKILL
@@ -258,14 +252,12 @@ class Kernel:
     def Doorbell(self) -> Doorbell:  # noqa: N802 - called where a class is called
         return Doorbell(self.scheduler)
 
-    def Pipe(self) -> tuple[Line, Line]:  # noqa: N802 - as in multiprocessing
+    def pipe(self) -> tuple[Line, Line]:
         line = Line(self.scheduler)
         return line, line
 
-    def Process(  # noqa: N802 - as in multiprocessing
-        self, *, target: Callable[..., None], args: tuple[Any, ...], name: str, daemon: bool
-    ) -> ChildProcess:
-        return ChildProcess(self.scheduler, args, name)
+    def bear(self, name: str, _: Callable[..., None], given: Sequence[Any]) -> ChildProcess:
+        return ChildProcess(self.scheduler, given, name)
 
     def create(self, tables: Sequence[Sequence[SharedArray]]) -> Arena:
         """Memory for these tables, zeroed; the same as before where the tables are."""

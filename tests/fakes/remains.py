@@ -16,6 +16,8 @@ import uuid
 from collections.abc import Set
 from pathlib import Path
 
+from tests.fakes import births
+
 OWN = ("open:", "mapped:")
 """What the looking process itself holds."""
 
@@ -43,7 +45,7 @@ def remains(before: Set[str]) -> set[str]:
 
 
 def _processes() -> set[str]:
-    """Everybody with the mark, but for this process and the standard library's helper."""
+    """Everybody with the mark, but for this process and where its children are born."""
     found = set()
     sought = f"{_MARK}={os.environ[_MARK]}".encode()
     for folder in Path("/proc").glob("[0-9]*"):
@@ -52,7 +54,8 @@ def _processes() -> set[str]:
             words = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
         except OSError:  # another user's, or over
             continue
-        if marked and int(folder.name) != os.getpid() and "resource_tracker" not in words:
+        pid = int(folder.name)
+        if marked and pid not in (os.getpid(), *births.nurseries(os.getpid())):
             found.add(f"process {folder.name} {words}")
     return found
 

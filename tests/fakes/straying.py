@@ -6,11 +6,12 @@ that a run starts, so that one machine layout differs from another.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 
 import gymnasium
 import numpy as np
+
+from tests.fakes.births import is_born
 
 REPLICA, STEP = 2, 37
 """Who strays, and from which observation of its life on."""
@@ -45,5 +46,5 @@ class Straying(gymnasium.Env[np.ndarray, int]):
 def make(replica: int = 0) -> Straying:
     """The factory that `python:` calls."""
     told = os.environ.get("HTS_TEST_STRAYS", "")
-    spawned = multiprocessing.parent_process() is not None
+    spawned = is_born(os.getpid())
     return Straying(replica == REPLICA and (told == "always" or (told == "spawned" and spawned)))

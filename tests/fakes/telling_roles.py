@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import multiprocessing
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,6 +22,7 @@ from hts.runtime import answering as real
 from hts.runtime.jitter import Jitter
 from hts.runtime.learners import Computing
 from hts.runtime.shared import Inference, Shared, Terms
+from tests.fakes.births import name_of
 
 VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "CUBLAS_WORKSPACE_CONFIG")
 
@@ -46,7 +46,7 @@ def numerics() -> dict[str, object]:
 
 def tell(first: torch.Tensor) -> None:
     """Write it down, with the parameters that this process starts from."""
-    name = multiprocessing.current_process().name
+    name = name_of(os.getpid())
     found = {**numerics(), "parameters": hashed(first)}
     Path(os.environ["HTS_TEST_FOLDER"], name).write_text(json.dumps(found))
 

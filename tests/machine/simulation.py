@@ -196,7 +196,8 @@ class Simulation:
         """All that is not the real machine: the operating system, and, to save time, what comes
         out the same again and again."""
         kernel = self._kernel
-        yield process, "_SPAWN", kernel
+        yield process, "pipe", kernel.pipe
+        yield process, "bear", kernel.bear
         yield process, "wait", kernel.wait
         yield desk, "Doorbell", kernel.Doorbell
         yield shared, "Arena", kernel

@@ -23,6 +23,7 @@ from hts.runtime.assemble import plan
 from hts.runtime.parallel import ParallelRun
 from hts.runtime.shared import Roles
 from hts_envs import parse
+from tests.fakes.births import children_of, nurseries
 from tests.fakes.runs import experiment
 
 ENDLESS = experiment(updates=10**6)
@@ -129,19 +130,7 @@ def test_a_simulator_that_cannot_be_built_ends_the_run_before_it_begins() -> Non
     with pytest.raises(RoleFailed, match="no licence for a fourth engine") as caught:
         ParallelRun(plan(asked, parse(asked.env), "cpu"), EVERYBODY)
     assert str(caught.value).startswith("executor 1 failed")
-    assert children_of(os.getpid()) <= before | trackers(os.getpid())
-
-
-def children_of(parent: int) -> set[int]:
-    """The processes that this one has started."""
-    tasks = Path(f"/proc/{parent}/task").glob("*/children")
-    return {int(pid) for task in tasks for pid in task.read_text().split()}
-
-
-def trackers(parent: int) -> set[int]:
-    """The standard library's own helper, which ends with the process that it helps."""
-    commands = {pid: Path(f"/proc/{pid}/cmdline").read_text() for pid in children_of(parent)}
-    return {pid for pid, command in commands.items() if "resource_tracker" in command}
+    assert children_of(os.getpid()) <= before | nurseries(os.getpid())
 
 
 def everybody_ends(descriptors: list[int]) -> bool:
@@ -178,7 +167,7 @@ def command(path: Path) -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
         if "step 300 is played" in line:
             break
     pids = children_of(process.pid)
-    helpers = trackers(process.pid)
+    helpers = nurseries(process.pid)
     descriptors = [os.pidfd_open(pid) for pid in pids]
     try:
         assert len(pids - helpers) == 4, "two executors, an actor, the learner"

@@ -21,6 +21,7 @@ from hts.runtime.assemble import Updated, plan
 from hts.runtime.parallel import ParallelRun
 from hts.soundness.case import Case, Kind
 from hts_envs import parse
+from tests.fakes.births import is_born
 from tests.fakes.once import MARK
 from tests.fakes.runs import experiment, outcome
 
@@ -164,10 +165,10 @@ def kill_newborn(times: int) -> threading.Thread:
     """Kill so many of this process's next children, each as soon as it is there."""
 
     def kill() -> None:
-        seen = {pid for pid in family(os.getpid()) if is_role(pid)}
+        seen = {pid for pid in family(os.getpid()) if is_born(pid)}
         ready.set()
         for _ in range(times):
-            while not (new := {pid for pid in family(os.getpid()) if is_role(pid)} - seen):
+            while not (new := {pid for pid in family(os.getpid()) if is_born(pid)} - seen):
                 pass
             os.kill(min(new), signal.SIGKILL)
             seen |= new
@@ -177,14 +178,6 @@ def kill_newborn(times: int) -> threading.Thread:
     thread.start()
     ready.wait()
     return thread
-
-
-def is_role(pid: int) -> bool:
-    """One that was spawned, and not what watches over spawning."""
-    try:
-        return b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return False
 
 
 def test_who_dies_while_it_starts_is_started_again() -> None:

@@ -18,6 +18,7 @@ import pytest
 
 from hts.cli.executor import main, numbered
 from tests.fakes import runs
+from tests.fakes.births import children_of, is_born
 from tests.fakes.once import MARK
 from tests.remote import commands
 from tests.remote.dialling import Going, Told, free_address, machine, told
@@ -54,9 +55,7 @@ class Command:
     @property
     def children(self) -> list[int]:
         """Those that step simulators."""
-        path = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
-        pids = [int(pid) for pid in path.read_text().split()]
-        return [pid for pid in pids if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        return [pid for pid in children_of(self.process.pid) if is_born(pid)]
 
     def wait(self) -> int:
         code = self.process.wait(60)

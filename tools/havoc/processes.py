@@ -82,14 +82,14 @@ class Command:
         return self._process.poll()
 
     def roles(self) -> list[int]:
-        """Its executors, actors and the learner, the oldest first."""
+        """Where they are born, its executors, actors and the learner, the oldest first."""
         tasks = Path(f"/proc/{self._process.pid}/task").glob("*/children")
         found = [stat(int(pid)) for task in tasks for pid in read(str(task)).split()]
         living = [each for each in found if each is not None and each.state not in "ZX"]
         return [
             each.pid
             for each in sorted(living, key=lambda each: (each.began, each.pid))
-            if "--multiprocessing-fork" in read(f"/proc/{each.pid}/cmdline")
+            if "nursery.main" in read(f"/proc/{each.pid}/cmdline")
         ]
 
     def send(self, pid: int, number: signal.Signals) -> bool:

@@ -1,0 +1,35 @@
+"""Who was born of a nursery, and which one is the nursery, as the kernel shows them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hts.runtime import nursery
+
+
+def name_of(pid: int) -> str:
+    """As `ps` and `top` show it; nothing where it is gone."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().rstrip("\n")
+    except OSError:
+        return ""
+
+
+def is_born(pid: int) -> bool:
+    """It was born of a nursery, and is none."""
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+    return b"nursery.main" in words and name_of(pid) != nursery.NAME
+
+
+def children_of(parent: int) -> set[int]:
+    """The processes whose parent this one is."""
+    tasks = Path(f"/proc/{parent}/task").glob("*/children")
+    return {int(pid) for task in tasks for pid in task.read_text().split()}
+
+
+def nurseries(parent: int) -> set[int]:
+    """Where its children are born; it ends with the process that it serves."""
+    return {pid for pid in children_of(parent) if name_of(pid) == nursery.NAME}
