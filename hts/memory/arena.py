@@ -49,7 +49,7 @@ class Arena:
         return Arena(descriptor, size)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """How it reaches a child that is being spawned: the descriptor travels, the map is new."""
+        """How it reaches a child that is being born: the descriptor travels, the map is new."""
         return _attach, (DupFd(self._descriptor), self._size)
 
     def arrays(self, table: Sequence[SharedArray]) -> dict[str, Array]:

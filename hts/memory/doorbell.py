@@ -35,7 +35,7 @@ class Doorbell:
         self._let_go()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """How it reaches a child that is being spawned."""
+        """How it reaches a child that is being born."""
         return _attach, (DupFd(self._descriptor),)
 
 

@@ -16,7 +16,7 @@ from hts.runtime.shared import Inference, Terms, load
 
 @dataclasses.dataclass(frozen=True)
 class Assignment:
-    """What one actor is told when it is spawned."""
+    """What one actor is told when it is born."""
 
     index: int
     terms: Terms

@@ -34,7 +34,7 @@ have only so many of them."""
 
 @dataclasses.dataclass(frozen=True)
 class Assignment:
-    """What the evaluator is told when it is spawned."""
+    """What the evaluator is told when it is born."""
 
     run: Path
     experiment: Experiment

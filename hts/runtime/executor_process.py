@@ -27,7 +27,7 @@ from hts.runtime.threads import Threads
 
 @dataclasses.dataclass(frozen=True)
 class Assignment:
-    """What one executor is told when it is spawned."""
+    """What one executor is told when it is born."""
 
     index: int
     terms: Terms

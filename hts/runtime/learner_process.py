@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Assignment:
-    """What the learner is told when it is spawned."""
+    """What the learner is told when it is born."""
 
     terms: Terms
     inference: Inference  # how actors batch, and where networks compute

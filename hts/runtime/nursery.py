@@ -43,7 +43,8 @@ _STREAMS = (1, 2)  # as they are now where the child is asked for
 _ROOMS = ("hts.runtime.answering", "hts.runtime.learners", "hts.runtime.learning")
 _COMMAND = "from hts.runtime import nursery; nursery.main()"
 NAME = "hts nursery"
-"""As it is shown by `ps` and `top`."""
+"""As it is shown by `ps` and `top`; children are by their own."""
+_NEWBORN = b"hts newborn"
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -185,7 +186,7 @@ class _Parcel:
         self.descriptors = [self._memory.fileno(), self._held, *streams]
         pickle.dump(_Around.here(name, streams), self._memory)
         before = context.get_spawning_popen()
-        context.set_spawning_popen(self)
+        context.set_spawning_popen(self)  # type: ignore[arg-type]  # it does what they do
         try:
             ForkingPickler(self._memory).dump((role, tuple(given)))
         finally:
@@ -276,6 +277,7 @@ def main() -> None:
 
 def _live(parent: int, descriptors: list[int]) -> None:
     """A child's side: when the parent knows of it, be where the parent is, and do what is asked."""
+    _LIBC.prctl(_PR_SET_NAME, _NEWBORN)
     memory, held, *_ = _Cradle.descriptors = descriptors
     if not os.read(held, 1):
         os._exit(1)

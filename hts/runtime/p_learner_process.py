@@ -17,7 +17,7 @@ from hts.runtime.shared import Terms
 
 @dataclasses.dataclass(frozen=True)
 class Assignment:
-    """What the P-learner is told when it is spawned."""
+    """What the P-learner is told when it is born."""
 
     terms: Terms
     device: str

@@ -182,20 +182,24 @@ def _memory(_: Path, asked: dict[str, Any], tell: Any) -> None:
             if time.monotonic() - started > 2.0:
                 break
         gc.collect()
-        size = resident_bytes()
+        size = _own_bytes()
         if size is None:
             return
         sizes.append(size)
     tell(grown=max(0, sizes[1] - sizes[0]) / alive[0].replicas)
 
 
-def resident_bytes() -> int | None:
-    """What this process holds in memory; None where the system does not say."""
+def _own_bytes() -> int | None:
+    """What this process holds in memory; None where the system does not say.
+
+    Pages of files are left out: libraries are shared, and the kernel takes theirs back as it likes.
+    """
     try:
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
-    except (OSError, ValueError, IndexError):
+        lines = Path("/proc/self/status").read_text().splitlines()
+        sizes = dict(line.split(":", 1) for line in lines)
+        return sum(int(sizes[name].split()[0]) << 10 for name in ("RssAnon", "RssShmem"))
+    except (OSError, ValueError, KeyError):
         return None
-    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 if __name__ == "__main__":

@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import struct
+import sys
+import time
+from pathlib import Path
 from typing import Any
 
 from hts.memory.doorbell import Doorbell
@@ -38,6 +41,42 @@ def tell(pipe: Pipe, given: Any) -> None:
         interrupt=signal.getsignal(signal.SIGINT) == signal.SIG_IGN,
     )
     pipe.receive()
+
+
+def tell_what_is_there(pipe: Pipe) -> None:
+    """What has been imported, and what that has cost."""
+    torch = "torch" in sys.modules
+    status = Path("/proc/self/smaps_rollup").read_text().splitlines()[1:]
+    sizes = {name: int(size.split()[0]) << 10 for name, size in (one.split(":") for one in status)}
+    own = sizes["Private_Dirty"] + sizes["Private_Clean"]
+    threads = len(os.listdir("/proc/self/task"))
+    pipe.send(torch=torch, threads=threads, own=own, seconds=time.process_time())
+    pipe.receive()
+
+
+def tell_where(pipe: Pipe) -> None:
+    """Where it is."""
+    print("printed there", flush=True)
+    pipe.send(
+        folder=os.getcwd(),
+        place=os.environ.get("HTS_TEST_PLACE"),
+        home=os.environ.get("HOME"),
+        cores=sorted(os.sched_getaffinity(0)),
+    )
+    pipe.receive()
+
+
+def ring_all(pipe: Pipe, bells: list[Doorbell]) -> None:
+    """Every one that it was given."""
+    for bell in bells:
+        bell.ring()
+    pipe.send(rung=len(bells))
+    pipe.receive()
+
+
+def write(path: str) -> None:
+    """Leave a mark."""
+    Path(path).write_text("I was here")
 
 
 def repeat(pipe: Pipe) -> None:
