@@ -27,7 +27,8 @@ from hts.memory.storage import Storage
 from hts.models.bounds import Taken
 from hts.remote import wire
 from hts.remote.wire import Format, Frames, Malformed, Stand
-from hts.roles.blocks import Block, Record
+from hts.roles.blocks import Block, Left
+from hts.roles.rebuilding import Rebuilt, Record
 from hts_envs.contract import Array, BatchedStep, Observation, Spaces
 
 
@@ -91,11 +92,12 @@ class RemoteBlock(Block):
         self._action = action.tobytes()
         self._go_on()
 
-    def rebuild(self, storage: Storage, step: int, trail: Array, known: int = 0) -> None:
+    def rebuild(self, storage: Storage, step: int, left: Left) -> Rebuilt:
         self._stand(storage, step)
-        self._at = storage, step, known
+        self._at, trail = (storage, step, left.known), left.trail
         actions = self._taken(trail[:, trail.shape[1] - int(self.age.max()) :])
         self._trail.extend(each.tobytes() for each in np.ascontiguousarray(actions.swapaxes(0, 1)))
+        return Rebuilt()  # whoever holds the seat does that
 
     def close(self) -> None:
         self.left()
@@ -181,7 +183,7 @@ class RemoteBlock(Block):
         assert self._at is not None, "what is compared has a place"
         if self._record is None:
             storage, step, known = self._at
-            self._record = Record(self, storage, step, known)
+            self._record = Record(storage, step, known, self.replicas.start, self.age)
         left = self.turn - turn
         rows = np.flatnonzero(self.age >= left)
         shown = {name: array[rows] for name, array in stand.observation.items()}

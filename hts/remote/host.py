@@ -70,6 +70,11 @@ class Host:
         """It has been heard what came of it."""
         return self._blocks[place].over
 
+    def together(self, jobs: Sequence[Callable[[], None]]) -> None:
+        """Blocks are told what they are brought back from; their holders do it."""
+        for job in jobs:
+            job()
+
     def wait(self) -> None:
         """Until the executor may have something to do: it was rung for, or somebody has spoken."""
         if self._in_a_row < _IN_A_ROW and self._listen():

@@ -9,16 +9,16 @@ actor needs nothing but the number of the step (`hts.roles.actor`).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from hts.determinism.keys import Purpose, episode_seed, episode_seeds, stems
-from hts.errors import WorldFailed
+from hts.determinism.keys import Purpose, stems
 from hts.memory.storage import Storage
 from hts.models.bounds import Taken
-from hts_envs.contract import Array, BatchedStep, BatchedWorld, Observation, Step, Traits, World
+from hts.roles.rebuilding import Rebuilt, Snapshot, Snapshots
+from hts_envs.contract import Array, BatchedStep, Observation
 from hts_envs.randomness import extend, extend_int
 
 
@@ -56,37 +56,18 @@ class Strayed:
         return f"replica {self.replica} cannot be rebuilt: {why}"
 
 
-class Record:
-    """What stands in a storage, for rebuilt rows to be held to."""
+@dataclass(frozen=True)
+class Left:
+    """What simulators are brought back from.
 
-    def __init__(self, block: Block, storage: Storage, step: int, known: int) -> None:
-        self.strayed: dict[int, int] = {}  # by row: the first step that is otherwise
-        self._block = block
-        self._storage = storage
-        self._step = step
-        self._known = known
+    `trail` holds the actions of the latest steps, (replicas, steps, agents, ...), those of all
+    running episodes among them, the last one being that of the step before; frames stand in the
+    storage from the place `known` on.
+    """
 
-    def hold(self, rows: Array, left: int, seen: Observation) -> None:
-        """These rows see this, with so many actions left to take."""
-        place = self._storage.sizes.history + self._step - left
-        if place < self._known:
-            return  # older than what the storage holds
-        first = self._block.replicas.start
-        for name in self._storage.fields:
-            recorded = self._storage.arrays[f"frames.{name}"][first + rows, place]
-            shown = seen[name].astype(recorded.dtype, copy=False)  # as it is written there
-            for row in rows[(_bytes(shown) != _bytes(recorded)).any(1)]:
-                self.stray(int(row), left)
-
-    def stray(self, row: int, left: int) -> None:
-        """This row is not what it was, with so many actions left to take."""
-        self.strayed.setdefault(row, int(self._block.age[row]) - left)
-
-
-def _bytes(array: Array) -> Array:
-    """Row by row what is in memory: a NaN equals itself."""
-    flat = np.ascontiguousarray(array).reshape(len(array), -1)
-    return np.asarray(flat.view(np.uint8))
+    trail: Array
+    known: int = 0
+    snapshots: Snapshots = field(default_factory=dict)
 
 
 class Block(ABC):
@@ -115,14 +96,16 @@ class Block(ABC):
         """Take the actions of this step, and show what they led to."""
 
     @abstractmethod
-    def rebuild(self, storage: Storage, step: int, trail: Array, known: int = 0) -> None:
+    def rebuild(self, storage: Storage, step: int, left: Left) -> Rebuilt:
         """Bring fresh simulators to where this block's replicas stand in a storage.
 
-        Every running episode is begun again and its recorded actions are taken again; `trail`
-        holds those of the latest steps, (replicas, steps, agents, ...), the last one being that of
-        `step` - 1. What is seen on the way must be what stands in the storage, from the place
-        `known` on. Whose episode does not come back has strayed, and is cut short by the next step.
+        What is seen on the way must be what stands there. Whose episode does not come back has
+        strayed, and is cut short by the next step.
         """
+
+    def snapshots(self) -> list[Snapshot]:
+        """Of the replicas that can be brought back from one, and are far from their last one."""
+        return []
 
     @abstractmethod
     def _reset(self, rows: Array) -> Observation:
@@ -224,149 +207,3 @@ class Block(ABC):
         result.reward[self._lost] = 0.0
         result.terminated[self._lost] = False
         result.truncated[self._lost] = True
-
-
-class LocalBlock(Block):
-    """A block whose simulators are in this process: each step is over when it returns."""
-
-    def begin(self, storage: Storage) -> None:
-        self._began(storage)
-
-    def step(self, storage: Storage, step: int) -> None:
-        self._took(storage, step, self._step(self._taken(storage.action[self.slice, step])))
-
-    def rebuild(self, storage: Storage, step: int, trail: Array, known: int = 0) -> None:
-        self._stand(storage, step)
-        assert trail.shape[1] >= self.age.max(), "every action of the running episodes is there"
-        record = Record(self, storage, step, known)
-        steps: Mapping[int, int | None] = dict.fromkeys(range(len(self.replicas)))
-        if self.traits.reseeds:
-            self._replay(self._taken(trail), record)
-            steps = record.strayed
-        self._stray(steps)
-        if self._lost:
-            self._reset(np.array(self._lost))
-
-    @property
-    @abstractmethod
-    def traits(self) -> Traits:
-        """What may be relied on in its simulators."""
-
-    @abstractmethod
-    def _replay(self, trail: Array, record: Record) -> None:
-        """Take the last `age` actions of each row's trail from its episode's begin on."""
-
-    @abstractmethod
-    def _step(self, action: Array) -> BatchedStep:
-        """One step of every simulator; the arrays are the caller's until the next one."""
-
-
-class WorldsBlock(LocalBlock):
-    """Single worlds, stepped one after the other."""
-
-    def __init__(self, worlds: Sequence[World], replicas: range, taken: Taken, seed: int) -> None:
-        super().__init__(replicas, taken, seed)
-        assert len(worlds) == len(replicas), "one world for each replica"
-        self.worlds = worlds
-        self._seen = {
-            name: np.zeros((len(worlds), worlds[0].spaces.agents, *space.shape), space.dtype)
-            for name, space in worlds[0].spaces.observation.items()
-        }
-        self._known: Sequence[Mapping[str, float]] = ()
-
-    def _reset(self, rows: Array) -> Observation:
-        seen = []
-        for row in rows:
-            seed = episode_seed(self.seed, self.replicas[row], int(self.episode[row]))
-            try:
-                seen.append(self.worlds[row].reset(seed))
-            except Exception as error:
-                raise WorldFailed(self.replicas[row]) from error
-        return {name: np.stack([each[name] for each in seen]) for name in seen[0]}
-
-    @property
-    def traits(self) -> Traits:
-        return self.worlds[0].traits
-
-    def _replay(self, trail: Array, record: Record) -> None:
-        for row, world in enumerate(self.worlds):
-            alone, left = np.array([row]), int(self.age[row])
-            try:
-                record.hold(alone, left, self._reset(alone))
-                for action in trail[row, trail.shape[1] - left :].copy():
-                    seen, left = world.step(action).observation, left - 1
-                    record.hold(alone, left, {name: array[None] for name, array in seen.items()})
-            except Exception:  # where it did not raise before
-                record.stray(row, left)
-
-    def _step(self, action: Array) -> BatchedStep:
-        # Copied once: what a world keeps of its action is not changed by the next ones.
-        results: list[Step] = []
-        try:
-            for world, each in zip(self.worlds, action.copy(), strict=True):
-                results.append(world.step(each))  # one by one: their number says who raised
-        except Exception as error:
-            raise WorldFailed(self.replicas[len(results)]) from error
-        seen, rewards, terminated, truncated, self._known = zip(*results, strict=True)
-        for name, array in self._seen.items():
-            np.stack([each[name] for each in seen], out=array)
-        return BatchedStep(
-            self._seen, np.stack(rewards), np.array(terminated), np.array(truncated), {}
-        )
-
-    def _facts(self, result: BatchedStep, row: int) -> dict[str, float]:
-        return dict(self._known[row])
-
-    def close(self) -> None:
-        for world in self.worlds:
-            world.close()
-
-
-class BatchedBlock(LocalBlock):
-    """A batched world: all its replicas in one call."""
-
-    def __init__(self, world: BatchedWorld, replicas: range, taken: Taken, seed: int) -> None:
-        super().__init__(replicas, taken, seed)
-        assert world.replicas == len(replicas), "the world holds the block's replicas"
-        self.world = world
-
-    def _reset(self, rows: Array) -> Observation:
-        seeds = episode_seeds(self.seed, self._numbers[rows], self.episode[rows])
-        try:
-            return self.world.reset(rows, seeds)
-        except Exception as error:
-            raise WorldFailed(self.replicas.start) from error
-
-    @property
-    def traits(self) -> Traits:
-        return self.world.traits
-
-    def _replay(self, trail: Array, record: Record) -> None:
-        """All rows in one call, aligned at their ends: a row whose turn has not come plays on in an
-        episode that is thrown away."""
-        self._reset(np.arange(self.world.replicas))
-        for left in range(int(self.age.max()), -1, -1):
-            starts = np.flatnonzero(self.age == left)
-            if len(starts):
-                record.hold(starts, left, self._reset(starts))
-            if not left:
-                return
-            result = self.world.step(trail[:, trail.shape[1] - left].copy())
-            rows = np.flatnonzero(self.age >= left)
-            seen = {name: array[rows] for name, array in result.observation.items()}
-            record.hold(rows, left - 1, seen)
-            over = np.flatnonzero((result.terminated | result.truncated) & (self.age < left))
-            if len(over):
-                self._reset(over)
-
-    def _step(self, action: Array) -> BatchedStep:
-        try:
-            return self.world.step(action.copy())
-        except Exception as error:
-            raise WorldFailed(self.replicas.start) from error
-
-    def _facts(self, result: BatchedStep, row: int) -> dict[str, float]:
-        return {name: float(array[row]) for name, array in result.facts.items()}
-
-    def close(self) -> None:
-        self.world.close()

@@ -12,7 +12,8 @@ Nothing here knows whether the storage is shared: every replica has one executor
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -20,7 +21,8 @@ import numpy as np
 from hts.determinism.digest import replica_digest
 from hts.memory.desk import Desk
 from hts.memory.storage import Storage
-from hts.roles.blocks import Block, Episode, Strayed
+from hts.roles.blocks import Block, Episode, Left, Strayed
+from hts.roles.rebuilding import Rebuilt, Snapshot, Snapshots
 from hts_envs.contract import Array
 
 Answering = Callable[[Sequence[int]], None]
@@ -33,6 +35,7 @@ class Past:
 
     actions: Mapping[int, Mapping[int, Array]]  # by block and rollout: (replicas, steps, ...)
     since: int = 0  # of rollouts before this one only the last frames stand in the storage
+    snapshots: Snapshots = field(default_factory=dict)
 
 
 class Told(Protocol):
@@ -53,12 +56,14 @@ class Told(Protocol):
 
 @dataclass(frozen=True)
 class Part:
-    """A block's part of a rollout: its actions, and how many the longest running episode needs."""
+    """A block's part of a rollout: its actions, how many the longest running episode needs, and
+    the snapshots that were due behind it."""
 
     rollout: int
     block: int
     actions: Array
     age: int
+    snapshots: Sequence[Snapshot] = ()
 
 
 class Stepping(Protocol):
@@ -70,6 +75,9 @@ class Stepping(Protocol):
     def is_over(self, place: int) -> bool:
         """What was started for this block is done; raises what it raised."""
 
+    def together(self, jobs: Sequence[Callable[[], None]]) -> None:
+        """Run these, one for each block, and return behind the last of them."""
+
 
 class InTurn:
     """Steps are run where they are started."""
@@ -79,6 +87,10 @@ class InTurn:
 
     def is_over(self, place: int) -> bool:
         return True
+
+    def together(self, jobs: Sequence[Callable[[], None]]) -> None:
+        for job in jobs:
+            job()
 
 
 @dataclass(frozen=True)
@@ -166,26 +178,34 @@ class Executor:
         self.partners.stepping.start(place, lambda: at.block.begin(storage))
         self._ask_again(place, at)
 
-    def resume(self, past: Past) -> None:
+    def resume(self, past: Past) -> Rebuilt:
         """Go on where another process stopped: every block as it was when it asked last."""
         filled = int(self.desk.filled[self.index])
-        for at in self._mine:
-            if not self.desk.asked[at.number]:
-                continue  # it had not begun
+        began = [at for at in self._mine if self.desk.asked[at.number]]
+        rebuilt: list[Rebuilt] = []
+        jobs = [partial(self._rebuild, at, past, rebuilt) for at in began]
+        self.partners.stepping.together(jobs)
+        for at in began:
             rollout, step = self.desk.question(at.number)
-            storage = self.storages[rollout % 2]
-            older = past.actions.get(at.number, {})
-            trail = [older[number] for number in sorted(older) if number < rollout]
-            trail.append(storage.action[at.block.slice, :step])
-            known = 0 if rollout >= past.since else step
-            at.block.turn = rollout * storage.sizes.steps + step
-            at.block.rebuild(storage, step, np.concatenate(trail, axis=1), known)
             self._tell_strayed(at.block, rollout, step)
             at.rollout, at.step = rollout, step
-            if step == storage.sizes.steps and rollout < filled:
+            if step == self.desk.steps and rollout < filled:
                 at.rollout, at.step = rollout + 1, -1
         for rollout in (filled, filled + 1):
             self._unfilled[rollout % 2] = sum(at.rollout <= rollout for at in self._mine)
+        return sum(rebuilt, Rebuilt())
+
+    def _rebuild(self, at: _Progress, past: Past, rebuilt: list[Rebuilt]) -> None:
+        """Bring the block's simulators to where it asked last."""
+        rollout, step = self.desk.question(at.number)
+        storage = self.storages[rollout % 2]
+        older = past.actions.get(at.number, {})
+        trail = [older[number] for number in sorted(older) if number < rollout]
+        trail.append(storage.action[at.block.slice, :step])
+        known = 0 if rollout >= past.since else step
+        at.block.turn = rollout * storage.sizes.steps + step
+        left = Left(np.concatenate(trail, axis=1), known, past.snapshots)
+        rebuilt.append(at.block.rebuild(storage, step, left))
 
     def _tell_strayed(self, block: Block, rollout: int, step: int) -> None:
         if block.strayed:
@@ -226,7 +246,8 @@ class Executor:
             self.desk.hashes[place, replica] = np.frombuffer(digest, np.uint8)
         mine = at.block.slice
         age = int(storage.age[mine, storage.sizes.steps].max())
-        self.partners.told.part(Part(at.rollout, at.number, storage.action[mine], age))
+        snapshots = at.block.snapshots()
+        self.partners.told.part(Part(at.rollout, at.number, storage.action[mine], age, snapshots))
         at.rollout, at.step = at.rollout + 1, -1
         self._unfilled[place] -= 1
         if not self._unfilled[place]:

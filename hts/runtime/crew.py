@@ -13,7 +13,8 @@ from hts.determinism import numerics
 from hts.determinism.keys import Purpose, key
 from hts.memory.desk import Crew
 from hts.models.bounds import taken_in
-from hts.roles.blocks import BatchedBlock, Block, WorldsBlock
+from hts.roles.blocks import Block
+from hts.roles.local import BatchedBlock, WorldsBlock
 from hts_envs.contract import SEED_LIMIT, BatchedWorld, Place, Spaces, World
 from hts_envs.registry import Spec, make, parse
 

@@ -61,7 +61,9 @@ def run(pipe: Pipe, given: Assignment) -> None:
     told = Told(pipe.send, bells.learner)
     partners = Partners(asked, told, pause, _answering(given, shared, pause), kept.stepping)
     executor = Executor(given.index, kept.blocks, shared.desk, shared.storages, partners)
-    executor.resume(given.past)
+    rebuilt = executor.resume(given.past)
+    if rebuilt.steps:
+        pipe.send(note=f"executor {given.index}: {rebuilt}")
     pipe.send(ready=True)
     _drive(executor, clock, kept.door, kept.otherwise)
 
@@ -128,6 +130,8 @@ class Told:
     def part(self, at: Part) -> None:
         raw = np.ascontiguousarray(at.actions).tobytes()
         self._tell(raw, part=at.rollout, block=at.block, age=at.age)
+        for each in at.snapshots:
+            self._tell(each.state, snapshot=each.replica, episode=each.episode, age=each.age)
 
     def filled(self, rollout: int) -> None:
         self._learner.ring()

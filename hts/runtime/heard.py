@@ -6,7 +6,8 @@ same, and is not counted twice.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,12 @@ import numpy as np
 from hts.determinism.digest import Link
 from hts.machine import storage_arrays
 from hts.roles.blocks import Episode, Strayed
+from hts.roles.rebuilding import Snapshot
 from hts.runtime.assemble import Updated
 from hts.runtime.shared import Blueprint
 from hts_envs.contract import Array
+
+_LATEST = 2  # a checkpoint may need the one before the last
 
 
 class Heard:
@@ -25,6 +29,7 @@ class Heard:
     def __init__(self, blueprint: Blueprint) -> None:
         self.past: list[dict[int, Array]] = [{} for _ in blueprint.crew.blocks]
         self.began = 0  # updates that were made before this run went on
+        self.snapshots: dict[int, deque[Snapshot]] = {}  # by replica, the latest ones
         self.told = 0  # and those that have been asked for
         self.marks: list[str] = []  # why the digest is not that of an undisturbed run
         self._blueprint = blueprint
@@ -53,6 +58,16 @@ class Heard:
             actions = actions.reshape(replicas, *self._action.shape[1:])
             self.past[said["block"]][said["part"]] = actions
             self._ages[said["part"]][said["block"]] = said["age"]
+        elif "snapshot" in said:
+            self.keep(Snapshot(said["snapshot"], said["episode"], said["age"], said["raw"]))
+
+    def keep(self, snapshot: Snapshot) -> None:
+        """For whoever has to bring this replica back."""
+        self.snapshots.setdefault(snapshot.replica, deque(maxlen=_LATEST)).append(snapshot)
+
+    def snapshots_of(self, replicas: Iterable[int]) -> dict[int, list[Snapshot]]:
+        """Those of these replicas."""
+        return {each: list(self.snapshots[each]) for each in replicas if each in self.snapshots}
 
     @property
     def complete(self) -> bool:

@@ -252,6 +252,7 @@ class _Around:
         sys.path[:], sys.argv[:] = self.paths, self.words
         os.environ.clear()
         os.environ.update(self.variables)
+        numerics.set_environment()
         os.sched_setaffinity(0, self.cores)
         _LIBC.prctl(_PR_SET_NAME, self.name.encode())
 

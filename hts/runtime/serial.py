@@ -53,7 +53,8 @@ class SerialRun:
             self.experiment, spec, blueprint.spaces, list(blueprint.crew.blocks)
         )
         self.executor = Executor(0, self.blocks, self.desk, self.storages, partners)
-        self.executor.resume(Past(dict(enumerate(self._heard.past)), self._heard.began))
+        actions, snapshots = dict(enumerate(self._heard.past)), self._heard.snapshots
+        self.executor.resume(Past(actions, self._heard.began, snapshots))
 
     def __iter__(self) -> Iterator[Updated]:
         """Rollout after rollout, each with the version that the schedule names."""

@@ -4,8 +4,9 @@ After update u versions u and u + 1 are alive, every replica has done its part o
 and no rollout from u on has been learnt from. So this is all: those versions, what the learner
 keeps, the digest, and of each replica the number and age of its running episode, the actions since
 its begin, its recurrent state, and the frames that its next stack needs, which are what a
-simulator that is rebuilt from those actions must show. Of an off-policy run it is also what the
-P-learner keeps, and the windows of the replay that turn u does not write over.
+simulator that is rebuilt from those actions must show; and the snapshots from which that is
+shorter. Of an off-policy run it is also what the P-learner keeps, and the windows of the replay
+that turn u does not write over.
 
 A run that goes on from here finds its memory as if everybody had died at this boundary.
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -21,6 +23,7 @@ from hts.errors import HtsError
 from hts.machine import ALIVE
 from hts.memory.storage import Storage
 from hts.replay.ring import Ring
+from hts.roles.rebuilding import Snapshot, latest
 from hts.runtime.heard import Heard
 from hts.runtime.shared import Shared
 from hts_envs.contract import Array
@@ -72,6 +75,7 @@ def look(shared: Shared, heard: Heard, alive: int) -> Standing | None:
     if ahead or shared.learnt.updates != updates:
         return None
     found["actions"] = _actions(shared, heard, updates, replicas["age"])
+    found |= _snapshots(heard, replicas)
     return Standing(updates, chain, found)
 
 
@@ -96,6 +100,7 @@ def misfits(shared: Shared, standing: Standing) -> Iterator[str]:
     action = shared.storages[0].action
     form = {name: (array.shape, array.dtype) for name, array in expected.items()}
     form["actions"] = ((steps, *action.shape[2:]), action.dtype)
+    form |= _snapshots_form(sizes.replicas, standing)
     for name in sorted({*form, *standing.arrays}):
         found = standing.arrays.get(name)
         if found is None:
@@ -125,6 +130,8 @@ def stand(shared: Shared, heard: Heard, standing: Standing) -> None:
     for block, rows in enumerate(shared.desk.crew.blocks):
         mine = trail[rows.start : rows.stop]
         heard.past[block] = {last - 1: mine[:, :-steps], last: mine[:, -steps:]}
+    for snapshot in _taken(standing, replicas["episode"]):
+        heard.keep(snapshot)
     for name, array in standing.part("versions.").items():
         for number, version in enumerate(array, standing.updates):
             shared.versions[name][number % ALIVE] = version
@@ -201,6 +208,39 @@ def _actions(shared: Shared, heard: Heard, updates: int, ages: Array) -> Array:
             assert age <= len(mine), "every action of a running episode has been heard"
             found.append(mine[len(mine) - age :])
     return np.concatenate(found)
+
+
+def _snapshots(heard: Heard, replicas: Mapping[str, Array]) -> dict[str, Array]:
+    """The state of each replica's running episode where there is one, one behind the other, and
+    how old the episode was then."""
+    states, sizes, ages = [], [], []
+    for replica, at in enumerate(zip(replicas["episode"], replicas["age"], strict=True)):
+        found = latest(heard.snapshots.get(replica, ()), *map(int, at))
+        states.append(b"" if found is None else found.state)
+        ages.append(0 if found is None else found.age)
+        sizes.append(len(states[-1]))
+    return {
+        "snapshots.state": np.frombuffer(b"".join(states), np.uint8),
+        "snapshots.size": np.array(sizes, np.int64),
+        "snapshots.age": np.array(ages, np.int64),
+    }
+
+
+def _snapshots_form(replicas: int, standing: Standing) -> dict[str, tuple[Any, Any]]:
+    """The shapes and types of the same."""
+    sizes = standing.arrays.get("snapshots.size")
+    each = (replicas,), np.dtype(np.int64)
+    state = (0 if sizes is None else int(sizes.sum()),), np.dtype(np.uint8)
+    return {"snapshots.state": state, "snapshots.size": each, "snapshots.age": each}
+
+
+def _taken(standing: Standing, episodes: Array) -> Iterator[Snapshot]:
+    """The snapshots that it holds."""
+    found = standing.part("snapshots.")
+    states = np.split(found["state"], np.cumsum(found["size"])[:-1])
+    for replica, (state, age) in enumerate(zip(states, found["age"], strict=True)):
+        if len(state):
+            yield Snapshot(replica, int(episodes[replica]), int(age), state.tobytes())
 
 
 def _trail(actions: Array, ages: Array, steps: int) -> Array:

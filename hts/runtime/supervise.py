@@ -105,7 +105,9 @@ class Supervisor:
     def past(self, executor: int) -> Past:
         """What this executor, or its successor, has to know."""
         blocks = self._crew.blocks_of(executor)
-        return Past({block: self.heard.past[block] for block in blocks}, self.heard.began)
+        actions = {block: self.heard.past[block] for block in blocks}
+        replicas = [replica for block in blocks for replica in self._crew.blocks[block]]
+        return Past(actions, self.heard.began, self.heard.snapshots_of(replicas))
 
     def listen(self) -> None:
         """Until somebody speaks or dies, or it is time to look who is waited for."""

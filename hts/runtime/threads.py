@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from queue import SimpleQueue
 
 from hts.memory.doorbell import Doorbell
@@ -30,6 +31,24 @@ class Threads:
         """Have the place's thread run this."""
         self._over[place] = False
         self._given[place].put(step)
+
+    def together(self, jobs: Sequence[Callable[[], None]]) -> None:
+        """Run these, one in each place's thread, and return behind the last of them."""
+        errors: SimpleQueue[BaseException | None] = SimpleQueue()
+
+        def run(job: Callable[[], None]) -> None:
+            try:
+                job()
+            except BaseException as error:
+                errors.put(error)
+            else:
+                errors.put(None)
+
+        for place, job in enumerate(jobs):
+            self._given[place].put(partial(run, job))
+        for error in [errors.get() for _ in jobs]:
+            if error is not None:
+                raise error
 
     def is_over(self, place: int) -> bool:
         """It has run; raises what any of the threads raised."""

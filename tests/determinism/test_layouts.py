@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from hts.config import Machine, configure
+from hts.determinism.digest import Link
 from hts.determinism.invariance import Strategy
 from hts.errors import RoleFailed
 from hts.runtime.assemble import Plan, plan
@@ -92,10 +93,10 @@ def running(sets: tuple[str, ...], machine: Machine) -> Iterator[SerialRun | Par
         run.close()
 
 
-def chains(sets: tuple[str, ...], machine: Machine) -> list[str]:
-    """The digest after each update."""
+def links(sets: tuple[str, ...], machine: Machine) -> list[Link]:
+    """Of each update: what the rollout was, what was learnt from it, and the digest behind it."""
     with running(sets, machine) as run:
-        return [updated.link.chain for updated in run]
+        return [updated.link for updated in run]
 
 
 LAYOUTS = {
@@ -111,12 +112,12 @@ LAYOUTS = {
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_processes_give_the_digest_of_the_serial_runner(name: str) -> None:
     """Every experiment on every kind of layout, against one process: every update agrees."""
-    expected = chains(EXPERIMENTS[name], Machine(serial=True))
-    assert len(set(expected)) == len(expected) == 4
+    expected = links(EXPERIMENTS[name], Machine(serial=True))
+    assert len({link.chain for link in expected}) == len(expected) == 4
     for layout, machine in LAYOUTS.items():
         if "shards=1" in EXPERIMENTS[name]:
             machine = dataclasses.replace(machine, learners=1)
-        assert chains(EXPERIMENTS[name], machine) == expected, layout
+        assert links(EXPERIMENTS[name], machine) == expected, layout
 
 
 @pytest.mark.skipif(
@@ -125,9 +126,9 @@ def test_processes_give_the_digest_of_the_serial_runner(name: str) -> None:
 def test_narrow_products_are_the_same_bits_everywhere() -> None:
     """bfloat16 in acting and learning, with a sparse first layer: small blocks, actors, threads."""
     sets = (*EXPERIMENTS["football, four frames"], "model.precision=bfloat16")
-    expected = chains(sets, Machine(serial=True))
-    assert expected != chains(EXPERIMENTS["football, four frames"], Machine(serial=True))
-    assert chains(sets, LAYOUTS["small blocks, two actors, two learners"]) == expected
+    expected = links(sets, Machine(serial=True))
+    assert expected != links(EXPERIMENTS["football, four frames"], Machine(serial=True))
+    assert links(sets, LAYOUTS["small blocks, two actors, two learners"]) == expected
 
 
 def test_three_players_of_one_football_team_are_the_same_bits_everywhere() -> None:
@@ -138,9 +139,9 @@ def test_three_players_of_one_football_team_are_the_same_bits_everywhere() -> No
         "model.first=sparse",
         *("replicas=4", "rollout=4", "steps=48"),
     )
-    expected = chains(sets, Machine(serial=True))
-    assert len(set(expected)) == len(expected) == 3
-    assert chains(sets, LAYOUTS["small blocks, two actors, two learners"]) == expected
+    expected = links(sets, Machine(serial=True))
+    assert len({link.chain for link in expected}) == len(expected) == 3
+    assert links(sets, LAYOUTS["small blocks, two actors, two learners"]) == expected
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,13 +159,13 @@ def test_fixed_places_give_the_digest_of_the_serial_runner() -> None:
     plain = plan(experiment, spec, "cpu")
     placed = Placed(experiment, plain.spaces, "cpu")
     run = SerialRun(placed, spec)
-    expected = [updated.link.chain for updated in run]
+    expected = [updated.link for updated in run]
     run.close()
     for layout, machine in LAYOUTS.items():
         found = dataclasses.replace(placed, jitter=machine.jitter)
         parallel = ParallelRun(found, machine)
         try:
-            assert [updated.link.chain for updated in parallel] == expected, layout
+            assert [updated.link for updated in parallel] == expected, layout
         finally:
             parallel.close()
 
@@ -172,22 +173,22 @@ def test_fixed_places_give_the_digest_of_the_serial_runner() -> None:
 def test_learners_that_take_turns_are_the_same_bits_everywhere() -> None:
     """V-learner and P-learner in one process, the critics of this turn for the policy."""
     sets = (*PQL, "schedule=sync", "clip_rewards=1")
-    expected = chains(sets, Machine(serial=True))
-    assert chains(sets, LAYOUTS["small blocks, two actors, two learners"]) == expected
+    expected = links(sets, Machine(serial=True))
+    assert links(sets, LAYOUTS["small blocks, two actors, two learners"]) == expected
 
 
 @pytest.mark.parametrize("name", ["discrete actions", "slow and uneven steps"])
 def test_uneven_shares_and_the_barrier_change_nothing(name: str) -> None:
     """Four executors for six replicas, with the paper's swap of storages."""
-    expected = chains(EXPERIMENTS[name], Machine(serial=True))
-    assert chains(EXPERIMENTS[name], Machine(executors=4, barrier=True)) == expected
+    expected = links(EXPERIMENTS[name], Machine(serial=True))
+    assert links(EXPERIMENTS[name], Machine(executors=4, barrier=True)) == expected
 
 
 def test_another_seed_has_another_digest() -> None:
     """Equality means something: from the first update on, another seed disagrees."""
-    one = chains(("env=gym:CartPole-v1",), Machine(serial=True))
-    other = chains(("env=gym:CartPole-v1", "seed=1"), Machine(serial=True))
-    assert not set(one) & set(other)
+    one = links(("env=gym:CartPole-v1",), Machine(serial=True))
+    other = links(("env=gym:CartPole-v1", "seed=1"), Machine(serial=True))
+    assert not {link.chain for link in one} & {link.chain for link in other}
 
 
 def test_a_killed_executor_ends_the_run_with_its_name() -> None:

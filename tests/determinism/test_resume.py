@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,9 @@ CASES: dict[str, Experiment] = {
         updates=12,
         frame_stack=4,
         clip_rewards=1.0,
+    ),
+    "long episodes, from snapshots": experiment(
+        "python:tests.fakes.long:Long", replicas=4, rollout=128, updates=14, shards=1
     ),
     "football": experiment("gfootball:3v1", model=Conv(), replicas=2, rollout=32, updates=4),
 }
@@ -167,6 +171,8 @@ def killed(path: Path, behind: int, *typed: str, number: int = signal.SIGKILL) -
         if there and int(there[0].stem) >= behind:
             process.send_signal(number)
             break
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(0.01)
     _, said = process.communicate(timeout=60)
     assert process.returncode in (-number, 130), said
     return said
@@ -184,17 +190,17 @@ def without_time(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that nobody stopped."""
     path = tmp_path_factory.mktemp("runs") / "whole"
-    said = hts_train(*TASK, "--steps", "40000", "--executors", "1", "--run-dir", str(path))
+    said = hts_train(*TASK, "--steps", "24000", "--executors", "1", "--run-dir", str(path))
     assert said.returncode == 0, said.stderr
     return path
 
 
 @pytest.fixture(scope="module")
 def left(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What a run left that was killed behind its hundredth update."""
+    """What a run left that was killed behind its fortieth update."""
     path = tmp_path_factory.mktemp("runs") / "left"
-    typed = (*TASK, *OFTEN, "--steps", "40000", "--executors", "2", "--run-dir", str(path))
-    killed(path, 100, *typed)
+    typed = (*TASK, *OFTEN, "--steps", "24000", "--executors", "2", "--run-dir", str(path))
+    killed(path, 40, *typed)
     return path
 
 
@@ -207,8 +213,8 @@ def stopped(left: Path, tmp_path: Path) -> Path:
 def test_killed_as_a_whole_it_goes_on(stopped: Path, whole: Path) -> None:
     """kill -9, twice, then Ctrl-C: the record is that of a run which was never stopped."""
     resume = ("--resume", str(stopped))
-    killed(stopped, 150, *resume, "--actors", "1")
-    said = killed(stopped, 200, *resume, "--set", "serial=true", number=signal.SIGINT)
+    killed(stopped, 100, *resume, "--actors", "1")
+    said = killed(stopped, 150, *resume, "--set", "serial=true", number=signal.SIGINT)
     assert f"go on with: hts-train --resume {stopped}" in said
     ended = hts_train(*resume, "--set", "serial=false")
     assert ended.returncode == 0, ended.stderr
@@ -328,7 +334,7 @@ def test_a_run_that_died_before_its_first_checkpoint_begins_again(
 ) -> None:
     """Killed while it starts: there is nothing to go on from, and nothing is lost."""
     path = tmp_path / "run"
-    typed = (*TASK, "--steps", "40000", "--run-dir", str(path))
+    typed = (*TASK, "--steps", "24000", "--run-dir", str(path))
     process = subprocess.Popen([*COMMAND, *typed], stderr=subprocess.DEVNULL)
     while not (path / "manifest.json").exists():
         assert process.poll() is None

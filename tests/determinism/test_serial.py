@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from hts.config import A2C, PPO, Experiment
-from hts.roles.blocks import BatchedBlock, WorldsBlock
+from hts.roles.local import BatchedBlock, WorldsBlock
 from hts.runtime.assemble import Updated
 from tests.fakes.runs import experiment, outcome, serial
 

@@ -30,6 +30,13 @@ def children_of(parent: int) -> set[int]:
     return {int(pid) for task in tasks for pid in task.read_text().split()}
 
 
+def own_bytes(pid: int) -> int:
+    """What it has in memory that nobody shares with it."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
+    sizes = {name: int(said.split()[0]) << 10 for name, said in (one.split(":") for one in lines)}
+    return sizes["Private_Dirty"] + sizes["Private_Clean"]
+
+
 def nurseries(parent: int) -> set[int]:
     """Where its children are born; it ends with the process that it serves."""
     return {pid for pid in children_of(parent) if name_of(pid) == nursery.NAME}

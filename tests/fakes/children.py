@@ -12,7 +12,7 @@ from typing import Any
 
 from hts.memory.doorbell import Doorbell
 from hts.runtime.process import Pipe
-from tests.fakes.births import name_of
+from tests.fakes.births import name_of, own_bytes
 
 mark = "as imported"
 """What a child finds here was not changed by its parent: it was not forked from it."""
@@ -46,9 +46,7 @@ def tell(pipe: Pipe, given: Any) -> None:
 def tell_what_is_there(pipe: Pipe) -> None:
     """What has been imported, and what that has cost."""
     torch = "torch" in sys.modules
-    status = Path("/proc/self/smaps_rollup").read_text().splitlines()[1:]
-    sizes = {name: int(size.split()[0]) << 10 for name, size in (one.split(":") for one in status)}
-    own = sizes["Private_Dirty"] + sizes["Private_Clean"]
+    own = own_bytes(os.getpid())
     threads = len(os.listdir("/proc/self/task"))
     pipe.send(torch=torch, threads=threads, own=own, seconds=time.process_time())
     pipe.receive()

@@ -148,7 +148,7 @@ def _as_sent(given: Any) -> Any:
     if past is None:
         return given
     actions = {block: dict(older) for block, older in past.actions.items()}
-    return dataclasses.replace(given, past=Past(actions, past.since))
+    return dataclasses.replace(given, past=Past(actions, past.since, past.snapshots))
 
 
 class Watched(np.ndarray[Any, Any]):

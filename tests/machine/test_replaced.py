@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from hts.config import PPO, Conv, Experiment, Machine
+from hts.config import A2C, PPO, Conv, Experiment, Machine
 from hts.runtime.assemble import Updated, plan
 from hts.runtime.parallel import ParallelRun
 from hts_envs import parse
+from tests.fakes.long import LENGTH
 from tests.fakes.runs import experiment, outcome
 
 LEARNING = PPO(epochs=2, minibatches=1)
@@ -107,6 +108,55 @@ def test_everybody_is_killed_at_once() -> None:
     found = disturbed(asked, machine, disturb)
     assert [u.link for u in found.updates] == [u.link for u in outcome(asked)]
     assert len(found.replaced) == 4
+
+
+@pytest.mark.parametrize(
+    ("world", "told", "most"),
+    [
+        ("Long", "2 from snapshots", 2 * (256 + 64)),
+        ("Misremembering", "2 from their episodes' begins", 2 * LENGTH),
+        ("Refusing", "2 from their episodes' begins", 2 * LENGTH),
+    ],
+)
+def test_the_shorter_way_back_is_taken_and_told(
+    world: str, told: str, most: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Deep in long episodes: from the latest snapshots; what comes back wrong from one comes back
+    from its episode's begin. The run is the one that nobody disturbed."""
+    asked = experiment(
+        f"python:tests.fakes.long:{world}", replicas=4, rollout=64, updates=27, shards=1
+    )
+
+    def disturb(run: ParallelRun, update: int) -> None:
+        if update in (13, 21):
+            kill(run, f"executor {update % 2}")
+
+    found = disturbed(asked, Machine(executors=2, stepping="turns"), disturb)
+    expected = outcome(asked)
+    assert [u.link for u in found.updates] == [u.link for u in expected]
+    assert [u.episodes for u in found.updates] == [u.episodes for u in expected]
+    assert any(u.episodes for u in expected), "with what the whole episode says at its end"
+    said = capfd.readouterr().err
+    steps = re.findall(
+        rf"hts: executor \d: replicas are back: {told}, with (.*) steps taken again", said
+    )
+    assert len(steps) == 2, said
+    assert all(int(each.replace(",", "")) <= most for each in steps)
+
+
+def test_atari_games_come_back_from_snapshots(capfd: pytest.CaptureFixture[str]) -> None:
+    """The real emulator, and threads that bring their replicas back at the same time."""
+    asked = experiment(
+        "atari:Breakout", replicas=1, rollout=128, updates=4, shards=1, model=Conv(), algo=A2C()
+    )
+
+    def disturb(run: ParallelRun, update: int) -> None:
+        if update == 3:
+            kill(run, "executor 0")
+
+    found = disturbed(asked, Machine(executors=1, stepping="threads"), disturb)
+    assert [u.link for u in found.updates] == [u.link for u in outcome(asked)]
+    assert "replicas are back: " in capfd.readouterr().err
 
 
 def test_a_simulator_that_cannot_be_repeated_is_found_out(

@@ -23,8 +23,9 @@ from hts.remote.port import Port, Remote
 from hts.remote.seating import Seating
 from hts.remote.talk import Offer, Seat, Talk
 from hts.remote.wire import Frames
-from hts.roles.blocks import Block, Episode, Strayed, WorldsBlock
+from hts.roles.blocks import Block, Episode, Strayed
 from hts.roles.executor import Executor, InTurn, Part, Partners, Past, Stepping
+from hts.roles.local import WorldsBlock
 from hts_envs.contract import Array, Observation
 from hts_envs.reference import ReferenceWorld
 

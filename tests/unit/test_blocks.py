@@ -10,7 +10,8 @@ from hts.determinism.keys import Purpose, key
 from hts.machine import Sizes
 from hts.memory.storage import Storage
 from hts.models.bounds import as_drawn
-from hts.roles.blocks import BatchedBlock, Block, WorldsBlock
+from hts.roles.blocks import Block
+from hts.roles.local import BatchedBlock, WorldsBlock
 from hts.runtime.crew import crew_for, make_blocks
 from hts_envs.adapter import GymWorld
 from hts_envs.contract import (

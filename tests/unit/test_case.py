@@ -14,7 +14,7 @@ import pytest
 from hts.errors import WrongUsage
 from hts.report.run_directory import versions
 from hts.report.sealed import Sealed, seal
-from hts.roles.blocks import WorldsBlock
+from hts.roles.local import WorldsBlock
 from hts.runtime.crew import make_blocks
 from hts.soundness import replay as replaying
 from hts.soundness.case import Case, Failure, Kind

@@ -17,8 +17,9 @@ from hts.memory.desk import Crew, Desk
 from hts.memory.doorbell import Doorbell
 from hts.memory.storage import Storage
 from hts.models.bounds import as_drawn
-from hts.roles.blocks import Block, Episode, WorldsBlock
+from hts.roles.blocks import Block, Episode
 from hts.roles.executor import Executor, InTurn, Part, Partners, Stepping
+from hts.roles.local import WorldsBlock
 from hts.runtime.threads import Threads
 from hts_envs.contract import Array, Step
 from tests.fakes.small_worlds import Act, Scripted

@@ -20,7 +20,8 @@ from hts.machine import Sizes
 from hts.memory.storage import Rows, Storage
 from hts.models.bounds import as_drawn
 from hts.roles.actor import due
-from hts.roles.blocks import BatchedBlock, Block, WorldsBlock
+from hts.roles.blocks import Block
+from hts.roles.local import BatchedBlock, WorldsBlock
 from hts_envs.contract import Array, Observation
 from tests.fakes.small_worlds import Act, Scripted, ScriptedBatch
 

@@ -1,0 +1,205 @@
+"""Blocks whose simulators are in this process: single worlds in turn, or a batched one."""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from hts.determinism.keys import episode_seed, episode_seeds
+from hts.errors import WorldFailed
+from hts.memory.storage import Storage
+from hts.models.bounds import Taken
+from hts.roles.blocks import Block, Left
+from hts.roles.rebuilding import APART, Rebuilt, Record, Snapshot, Snapshots, latest
+from hts_envs.contract import Array, BatchedStep, BatchedWorld, Observation, Step, Traits, World
+
+
+class LocalBlock(Block):
+    """A block whose simulators are in this process: each step is over when it returns."""
+
+    def begin(self, storage: Storage) -> None:
+        self._began(storage)
+
+    def step(self, storage: Storage, step: int) -> None:
+        self._took(storage, step, self._step(self._taken(storage.action[self.slice, step])))
+
+    def rebuild(self, storage: Storage, step: int, left: Left) -> Rebuilt:
+        self._stand(storage, step)
+        trail = left.trail
+        assert trail.shape[1] >= self.age.max(), "every action of the running episodes is there"
+        record = Record(storage, step, left.known, self.replicas.start, self.age)
+        steps: Mapping[int, int | None] = dict.fromkeys(range(len(self.replicas)))
+        rebuilt = Rebuilt()
+        if self.traits.reseeds:
+            rebuilt = self._replay(self._taken(trail), record, left.snapshots)
+            steps = record.strayed
+        self._stray(steps)
+        if self._lost:
+            self._reset(np.array(self._lost))
+        return rebuilt
+
+    @property
+    @abstractmethod
+    def traits(self) -> Traits:
+        """What may be relied on in its simulators."""
+
+    @abstractmethod
+    def _replay(self, trail: Array, record: Record, snapshots: Snapshots) -> Rebuilt:
+        """Take the last `age` actions of each row's trail from its episode's begin on, or those
+        behind a snapshot."""
+
+    @abstractmethod
+    def _step(self, action: Array) -> BatchedStep:
+        """One step of every simulator; the arrays are the caller's until the next one."""
+
+
+class WorldsBlock(LocalBlock):
+    """Single worlds, stepped one after the other."""
+
+    def __init__(self, worlds: Sequence[World], replicas: range, taken: Taken, seed: int) -> None:
+        super().__init__(replicas, taken, seed)
+        assert len(worlds) == len(replicas), "one world for each replica"
+        self.worlds = worlds
+        self._seen = {
+            name: np.zeros((len(worlds), worlds[0].spaces.agents, *space.shape), space.dtype)
+            for name, space in worlds[0].spaces.observation.items()
+        }
+        self._known: Sequence[Mapping[str, float]] = ()
+        self._snapped: dict[int, tuple[int, int]] = {}  # by row: episode and age of the last one
+
+    def _reset(self, rows: Array) -> Observation:
+        seen = []
+        for row in rows:
+            seed = episode_seed(self.seed, self.replicas[row], int(self.episode[row]))
+            try:
+                seen.append(self.worlds[row].reset(seed))
+            except Exception as error:
+                raise WorldFailed(self.replicas[row]) from error
+        return {name: np.stack([each[name] for each in seen]) for name in seen[0]}
+
+    @property
+    def traits(self) -> Traits:
+        return self.worlds[0].traits
+
+    def snapshots(self) -> list[Snapshot]:
+        if not self.traits.snapshots:
+            return []
+        taken = []
+        for row in np.flatnonzero(self.age >= APART).tolist():
+            episode, age = int(self.episode[row]), int(self.age[row])
+            last, behind = self._snapped.get(row, (-1, 0))
+            if last != episode or age - behind >= APART:
+                self._snapped[row] = episode, age
+                state = self.worlds[row].snapshot()
+                taken.append(Snapshot(self.replicas[row], episode, age, state))
+        return taken
+
+    def _replay(self, trail: Array, record: Record, snapshots: Snapshots) -> Rebuilt:
+        rebuilt = Rebuilt()
+        for row, replica in enumerate(self.replicas):
+            episode, age = int(self.episode[row]), int(self.age[row])
+            snapshot = latest(snapshots.get(replica, ()), episode, age)
+            if snapshot is not None:
+                held = dataclasses.replace(record, strayed={})
+                self._bring_back(row, snapshot, trail, held)
+                if not held.strayed:
+                    rebuilt += Rebuilt(snapshots=1, steps=age - snapshot.age)
+                    continue  # a snapshot that shows something else is none
+            self._bring_back(row, None, trail, record)
+            rebuilt += Rebuilt(begins=1, steps=age)
+        return rebuilt
+
+    def _bring_back(self, row: int, snapshot: Snapshot | None, trail: Array, held: Record) -> None:
+        world, alone, left = self.worlds[row], np.array([row]), int(self.age[row])
+        try:
+            if snapshot is None:
+                held.hold(alone, left, self._reset(alone))
+            else:
+                left -= snapshot.age
+                held.hold(alone, left, _alone(world.restore(snapshot.state)))
+            for action in trail[row, trail.shape[1] - left :].copy():
+                seen, left = world.step(action).observation, left - 1
+                held.hold(alone, left, _alone(seen))
+        except Exception:  # where it did not raise before
+            held.stray(row, left)
+
+    def _step(self, action: Array) -> BatchedStep:
+        # Copied once: what a world keeps of its action is not changed by the next ones.
+        results: list[Step] = []
+        try:
+            for world, each in zip(self.worlds, action.copy(), strict=True):
+                results.append(world.step(each))  # one by one: their number says who raised
+        except Exception as error:
+            raise WorldFailed(self.replicas[len(results)]) from error
+        seen, rewards, terminated, truncated, self._known = zip(*results, strict=True)
+        for name, array in self._seen.items():
+            np.stack([each[name] for each in seen], out=array)
+        return BatchedStep(
+            self._seen, np.stack(rewards), np.array(terminated), np.array(truncated), {}
+        )
+
+    def _facts(self, result: BatchedStep, row: int) -> dict[str, float]:
+        return dict(self._known[row])
+
+    def close(self) -> None:
+        for world in self.worlds:
+            world.close()
+
+
+class BatchedBlock(LocalBlock):
+    """A batched world: all its replicas in one call."""
+
+    def __init__(self, world: BatchedWorld, replicas: range, taken: Taken, seed: int) -> None:
+        super().__init__(replicas, taken, seed)
+        assert world.replicas == len(replicas), "the world holds the block's replicas"
+        self.world = world
+
+    def _reset(self, rows: Array) -> Observation:
+        seeds = episode_seeds(self.seed, self._numbers[rows], self.episode[rows])
+        try:
+            return self.world.reset(rows, seeds)
+        except Exception as error:
+            raise WorldFailed(self.replicas.start) from error
+
+    @property
+    def traits(self) -> Traits:
+        return self.world.traits
+
+    def _replay(self, trail: Array, record: Record, _: Snapshots) -> Rebuilt:
+        """All rows in one call, aligned at their ends: a row whose turn has not come plays on in an
+        episode that is thrown away."""
+        self._reset(np.arange(self.world.replicas))
+        for left in range(int(self.age.max()), -1, -1):
+            starts = np.flatnonzero(self.age == left)
+            if len(starts):
+                record.hold(starts, left, self._reset(starts))
+            if not left:
+                break
+            result = self.world.step(trail[:, trail.shape[1] - left].copy())
+            rows = np.flatnonzero(self.age >= left)
+            seen = {name: array[rows] for name, array in result.observation.items()}
+            record.hold(rows, left - 1, seen)
+            over = np.flatnonzero((result.terminated | result.truncated) & (self.age < left))
+            if len(over):
+                self._reset(over)
+        return Rebuilt(begins=len(self.replicas), steps=int(self.age.sum()))
+
+    def _step(self, action: Array) -> BatchedStep:
+        try:
+            return self.world.step(action.copy())
+        except Exception as error:
+            raise WorldFailed(self.replicas.start) from error
+
+    def _facts(self, result: BatchedStep, row: int) -> dict[str, float]:
+        return {name: float(array[row]) for name, array in result.facts.items()}
+
+    def close(self) -> None:
+        self.world.close()
+
+
+def _alone(seen: Observation) -> Observation:
+    """An observation of one replica, as one of several."""
+    return {name: array[None] for name, array in seen.items()}
