@@ -19,6 +19,7 @@ from hts.remote.listening import Listening
 from hts.remote.port import Remote
 from hts.remote.seating import Seating
 from hts.remote.wire import Frames
+from hts.roles.executor import Stepping
 from hts_envs.contract import Spaces
 
 _EVERY = 1.0  # seconds between looks at who is still there
@@ -27,7 +28,7 @@ _AT_ONCE = 64  # messages that are heard before the executor gets its turn
 _IN_A_ROW = 16  # times that messages alone are looked for, while there are some
 
 
-class Host:
+class Host(Stepping):
     """For an executor whose simulators dial in: its doorbell, and how its blocks step."""
 
     def __init__(
@@ -69,11 +70,6 @@ class Host:
     def is_over(self, place: int) -> bool:
         """It has been heard what came of it."""
         return self._blocks[place].over
-
-    def together(self, jobs: Sequence[Callable[[], None]]) -> None:
-        """Blocks are told what they are brought back from; their holders do it."""
-        for job in jobs:
-            job()
 
     def wait(self) -> None:
         """Until the executor may have something to do: it was rung for, or somebody has spoken."""

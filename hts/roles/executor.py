@@ -11,6 +11,7 @@ Nothing here knows whether the storage is shared: every replica has one executor
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -66,20 +67,24 @@ class Part:
     snapshots: Sequence[Snapshot] = ()
 
 
-class Stepping(Protocol):
+class Stepping(ABC):
     """How a block's step is run: now, or by a thread of its own."""
 
+    @abstractmethod
     def start(self, place: int, step: Callable[[], None]) -> None:
         """Run this for the block in this place."""
 
+    @abstractmethod
     def is_over(self, place: int) -> bool:
         """What was started for this block is done; raises what it raised."""
 
     def together(self, jobs: Sequence[Callable[[], None]]) -> None:
         """Run these, one for each block, and return behind the last of them."""
+        for job in jobs:
+            job()
 
 
-class InTurn:
+class InTurn(Stepping):
     """Steps are run where they are started."""
 
     def start(self, place: int, step: Callable[[], None]) -> None:
@@ -87,10 +92,6 @@ class InTurn:
 
     def is_over(self, place: int) -> bool:
         return True
-
-    def together(self, jobs: Sequence[Callable[[], None]]) -> None:
-        for job in jobs:
-            job()
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,13 @@ from functools import partial
 from queue import SimpleQueue
 
 from hts.memory.doorbell import Doorbell
+from hts.roles.executor import Stepping
 
 _PR_SET_TIMERSLACK = 29
 _SLACK = 1_000  # nanoseconds that the kernel may add to a wait; its own choice is fifty times that
 
 
-class Threads:
+class Threads(Stepping):
     """Runs what is started for a place in that place's thread, and rings when it is over."""
 
     def __init__(self, places: int, bell: Doorbell) -> None:

@@ -343,7 +343,7 @@ class Schedule:
 
 
 @dataclass
-class _Over:
+class _Over(Stepping):
     blocks: Sequence[RemoteBlock]
 
     def start(self, place: int, step: Callable[[], None]) -> None:

@@ -30,7 +30,7 @@ CREW = Crew((range(1), range(1, 3), range(3, 4)), (0, 0, 0), executors=1, actors
 
 
 @dataclass
-class Held:
+class Held(Stepping):
     """Steps are begun, and run when the test says so."""
 
     begun: dict[int, Callable[[], None]] = field(default_factory=dict)
