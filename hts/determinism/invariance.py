@@ -19,7 +19,7 @@ from hts.models.spaces import is_image
 from hts_envs.contract import Array, Box, Observation, Space
 from hts_envs.randomness import fold_rows, uniform
 
-_PADDINGS = (1, 4, 8, 16, 32)
+_PADDINGS = (1, 2, 4, 8, 16, 32)
 _LARGEST = 64
 _MARKED = 1 / 1024
 """The share of bytes that images show to a network made for almost empty ones."""

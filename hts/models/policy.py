@@ -20,6 +20,7 @@ from hts.determinism.keys import Purpose, key
 from hts.models.distributions import Distribution, distribution
 from hts.models.exploring import Deterministic, Stochastic, Taught
 from hts.models.flat import Flat
+from hts.models.linear import WideLinear
 from hts.models.networks import Convolutions, Dense, Residual, vectors
 from hts.models.recurrent import Cell, make_cell
 from hts.models.spaces import is_image, policy_fields, vector_width
@@ -65,9 +66,12 @@ class Network(nn.Module):
         if experiment.recurrent != "none":
             features = experiment.recurrent_units
             self.cell = make_cell(experiment.recurrent, together, features)
-        self.policy = nn.Linear(features, self.distribution.size - self.distribution.scale_free)
+        # Behind images, heads of MKL would be what asks for batches of sixteen rows; behind vectors
+        # its short way there is what counts (hts/design/0006).
+        head = WideLinear if self.images else nn.Linear
+        self.policy = head(features, self.distribution.size - self.distribution.scale_free)
         # What critics teach has no value of its own, and maybe a temperature for its entropy.
-        self.value = None if taught else nn.Linear(features, 1)
+        self.value = None if taught else head(features, 1)
         self.deviation = nn.Parameter(torch.zeros(self.distribution.scale_free))
         self.log_temperature: nn.Parameter | None = None
         if isinstance(self.distribution, Stochastic):

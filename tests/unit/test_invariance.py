@@ -160,7 +160,7 @@ def test_where_positions_show_only_fixed_places_are_safe() -> None:
     fixed places they are the same, in every order and cut."""
     found = Misplanned(WIDE, planned(WIDE).spaces, "cpu")
     storage, version = noisy_storage(found), trained(found)
-    for padding in (1, 4, 8, 16, 32):
+    for padding in (1, 2, 4, 8, 16, 32):
         actor = Actor(found.policy, padding, REPLICAS)
         assert len({answers(actor, storage, version, order) for order in shuffled(4)}) == 4
     assert found.strategy() == FIXED
