@@ -99,14 +99,14 @@ def test_everything_has_a_cost() -> None:
 
 
 def test_a_part_of_an_update_stands_for_all_of_it() -> None:
-    """One minibatch, once, says what a row of the whole update costs, to a factor of 1.6: the
+    """One minibatch, once, says what a row of the whole update costs, to a factor of two: the
     middle one of three readings."""
     found = planned(replicas=32, rollout=64, algo=PPO(epochs=4, minibatches=4))
     step = steps("gym:CartPole-v1", 0.05)
     shares = [
         measure_learning(found, step, 0.0) / measure_learning(found, step, 1.0) for _ in range(3)
     ]
-    assert 1 / 1.6 < statistics.median(shares) < 1.6
+    assert 0.5 < statistics.median(shares) < 2.0
 
 
 def test_a_storage_is_filled_with_what_was_seen() -> None:
