@@ -85,8 +85,8 @@ class WorldsBlock(LocalBlock):
         return self.worlds[0].traits
 
     def snapshots(self) -> list[Snapshot]:
-        if not self.traits.snapshots:
-            return []
+        if not (self.traits.snapshots and self.traits.reseeds):
+            return []  # who cannot be rebuilt is not
         taken = []
         for row in np.flatnonzero(self.age >= APART).tolist():
             episode, age = int(self.episode[row]), int(self.age[row])

@@ -145,9 +145,9 @@ def test_the_shorter_way_back_is_taken_and_told(
 
 
 def test_atari_games_come_back_from_snapshots(capfd: pytest.CaptureFixture[str]) -> None:
-    """The real emulator, and threads that bring their replicas back at the same time."""
+    """The real emulator, in the middle of a game that is longer than that, stepped in a thread."""
     asked = experiment(
-        "atari:Breakout", replicas=1, rollout=128, updates=4, shards=1, model=Conv(), algo=A2C()
+        "atari:Pong", replicas=1, rollout=128, updates=4, shards=1, model=Conv(), algo=A2C()
     )
 
     def disturb(run: ParallelRun, update: int) -> None:
@@ -156,7 +156,7 @@ def test_atari_games_come_back_from_snapshots(capfd: pytest.CaptureFixture[str])
 
     found = disturbed(asked, Machine(executors=1, stepping="threads"), disturb)
     assert [u.link for u in found.updates] == [u.link for u in outcome(asked)]
-    assert "replicas are back: " in capfd.readouterr().err
+    assert "replicas are back: 1 from snapshots, with" in capfd.readouterr().err
 
 
 def test_a_simulator_that_cannot_be_repeated_is_found_out(
