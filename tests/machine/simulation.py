@@ -20,8 +20,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 from unittest.mock import patch
@@ -37,7 +36,6 @@ from hts.models.policy import Policy
 from hts.roles import blocks
 from hts.runtime import assemble, jitter, parallel, process, shared, supervise, watch
 from hts.runtime.assemble import Plan, Updated
-from hts.runtime.process import Child, Pipe
 from hts.runtime.shared import Blueprint, Roles
 from hts.runtime.standing import Standing
 from hts_envs import counting, registry
@@ -347,75 +345,3 @@ class _Course:
 def _note(found: Interleaving, scheduler: Scheduler) -> None:
     found.schedule, found.killed = scheduler.schedule, scheduler.killed
     found.points, found.switches = scheduler.steps, scheduler.switches
-
-
-@dataclass
-class Tally:
-    """What many interleavings came to."""
-
-    schedules: set[str] = field(default_factory=set)
-    deaths: Counter[str] = field(default_factory=Counter)
-    count: int = 0
-    points: int = 0
-    switches: int = 0
-    disturbed: int = 0
-    standings: int = 0
-    resumed: int = 0
-
-    def add(self, found: Interleaving) -> None:
-        self.count += 1
-        self.schedules.add(found.schedule)
-        self.deaths.update(found.killed)
-        self.points += found.points
-        self.switches += found.switches
-        self.disturbed += bool(found.killed)
-        self.standings += found.standings
-        self.resumed += len(found.machines) > 1
-
-    def join(self, other: Tally) -> None:
-        """What others came to, too."""
-        for name, found in vars(other).items():
-            ours = getattr(self, name)
-            setattr(self, name, ours | found if isinstance(found, set) else ours + found)
-
-    def __str__(self) -> str:
-        return (
-            f"{self.count:,} interleavings, {len(self.schedules):,} of them distinct, with "
-            f"{self.points:,} points and {self.switches:,} switches; {self.deaths.total():,} "
-            f"deaths in {self.disturbed:,} of them; {self.standings:,} standings seen, "
-            f"{self.resumed:,} runs stopped and resumed"
-        )
-
-
-def explore(simulation: Simulation, seeds: Iterable[int]) -> Tally:
-    """Interleave all of these seeds; the first one that fails ends it."""
-    tally = Tally()
-    for seed in seeds:
-        tally.add(simulation.interleave(seed))
-    return tally
-
-
-def explore_apart(count: int) -> Tally:
-    """The first so many seeds, on all cores: each explores its share in a process of its own."""
-    cores = len(os.sched_getaffinity(0))
-    children = [
-        Child(f"explorer {core}", _explorer, list(range(core, count, cores)))
-        for core in range(cores)
-    ]
-    tally = Tally()
-    try:
-        for child in children:
-            said = child.hear()
-            said["schedules"], said["deaths"] = set(said["schedules"]), Counter(said["deaths"])
-            tally.join(Tally(**said))
-    finally:
-        for child in children:
-            child.end()
-    return tally
-
-
-def _explorer(pipe: Pipe, seeds: Sequence[int]) -> None:
-    with Simulation() as simulation:
-        found = explore(simulation, seeds)
-    pipe.send(**{**vars(found), "schedules": sorted(found.schedules)})
-    pipe.receive()

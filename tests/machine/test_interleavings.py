@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.machine.exploring import explore, explore_apart
 from tests.machine.planted import FIVE, MORE
 from tests.machine.scheduler import Stuck
-from tests.machine.simulation import Failed, Simulation, explore, explore_apart
+from tests.machine.simulation import Failed, Simulation
 
 COUNT = 10_000
 SEED = 9  # in which some die, and the run is stopped and resumed
