@@ -278,7 +278,6 @@ def main() -> None:
 
 def _live(parent: int, descriptors: list[int]) -> None:
     """A child's side: when the parent knows of it, be where the parent is, and do what is asked."""
-    _LIBC.prctl(_PR_SET_NAME, _NEWBORN)
     memory, held, *_ = _Cradle.descriptors = descriptors
     if not os.read(held, 1):
         os._exit(1)
@@ -305,6 +304,7 @@ def _bear(line: socket.socket) -> bool:
     told, tell = os.pipe()
     between = _fork()
     if not between:
+        _LIBC.prctl(_PR_SET_NAME, _NEWBORN)  # it is no nursery, from its first moment on
         born = _fork()
         if not born:
             os.close(told)

@@ -17,11 +17,15 @@ def name_of(pid: int) -> str:
 
 def is_born(pid: int) -> bool:
     """It was born of a nursery, and is none."""
+    return _is_from_there(pid) and name_of(pid) != nursery.NAME
+
+
+def _is_from_there(pid: int) -> bool:
+    """A nursery or born of one, and alive: of who has ended the kernel shows no words."""
     try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes()
+        return b"nursery.main" in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False
-    return b"nursery.main" in words and name_of(pid) != nursery.NAME
 
 
 def children_of(parent: int) -> set[int]:
@@ -39,4 +43,5 @@ def own_bytes(pid: int) -> int:
 
 def nurseries(parent: int) -> set[int]:
     """Where its children are born; it ends with the process that it serves."""
-    return {pid for pid in children_of(parent) if name_of(pid) == nursery.NAME}
+    named = {pid for pid in children_of(parent) if name_of(pid) == nursery.NAME}
+    return {pid for pid in named if _is_from_there(pid)}

@@ -51,6 +51,7 @@ class Life:
         if what == "step":
             time.sleep(self.how.takes)
             if self.how.raises_from is not None and self.counts[what] >= self.how.raises_from:
+                print("raises", flush=True)
                 raise RuntimeError("the engine is on fire")
         return self.counts[what]
 

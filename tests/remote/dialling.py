@@ -36,10 +36,10 @@ class Simulator:
         """A signal."""
         self.process.send_signal(number)
 
-    def stays(self) -> None:
-        """Wait until it is where it stays."""
+    def tells(self) -> None:
+        """Wait until it says that it is where it stays, or raises."""
         assert self.process.stdout is not None
-        assert self.process.stdout.readline(), "it says where it stays"
+        assert self.process.stdout.readline(), "it says so"
 
     def end(self) -> None:
         self.process.kill()
