@@ -16,6 +16,8 @@ _MASK = (1 << 64) - 1
 _GOLDEN = 0x9E3779B97F4A7C15
 _M1 = 0xBF58476D1CE4E5B9
 _M2 = 0x94D049BB133111EB
+_FEW = 8
+"""Numbers that Python's own integers mix faster than arrays do."""
 
 
 def _mix_int(x: int) -> int:
@@ -59,6 +61,10 @@ def extend(keys: Array, part: Array | int) -> Array:
 
 def uniform(keys: Array, count: int) -> Array:
     """`count` float64 in [0, 1) for each key: (len(keys), count)."""
+    if len(keys) * count <= _FEW:
+        counted = [place * _GOLDEN for place in range(1, count + 1)]
+        drawn = [_mix_int((key + each) & _MASK) >> 11 for key in keys.tolist() for each in counted]
+        return np.array(drawn, np.float64).reshape(-1, count) * 2.0**-53
     counters = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(_GOLDEN)
     bits = _mix_array(np.asarray(keys, np.uint64)[:, None] + counters[None, :])
     return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53

@@ -97,7 +97,6 @@ class Desk:
         if arrays is None:
             arrays = {array.name: np.zeros(array.shape, array.dtype) for array in declared}
         self.crew = crew
-        self.replicas = [np.arange(block.start, block.stop) for block in crew.blocks]
         self.steps = steps
         self._questions = steps + 1  # of a block in a rollout: one for each step, one at its end
         self.asked, self.answered = arrays["asked"], arrays["answered"]

@@ -87,10 +87,17 @@ class Storage:
         for name in self.fields:
             frames = f"frames.{name}"
             self.arrays[frames][replicas, : h + 1] = older.arrays[frames][replicas, t : t + h + 1]
+        self.no_ends(replicas, 0)
         self.age[replicas, 0] = older.age[replicas, t]
         self.episode[replicas, 0] = older.episode[replicas, t]
         if self.sizes.state:
             self.state[replicas, 0] = older.state[replicas, t]
+
+    def no_ends(self, replicas: Any, step: int) -> None:
+        """From this step on nothing has ended: whoever steps writes down what ends, and no more."""
+        self.terminated[replicas, step:] = False
+        self.truncated[replicas, step:] = False
+        self.bootstrap[replicas, step:] = 0.0
 
     def state_before(self, rows: Rows) -> Array | None:
         """The recurrent state that these rows find: nothing where their episode begins.

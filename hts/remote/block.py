@@ -74,7 +74,6 @@ class RemoteBlock(Block):
         self._told: Mapping[int, Mapping[str, float]] = {}
         self._sent: Frames = []
         self._next_seeds = b""
-        self._no = np.zeros(len(replicas), bool)
 
     # --- what the executor asks for ---------------------------------------------------------------
 
@@ -160,19 +159,18 @@ class RemoteBlock(Block):
         else:
             self._trail.append(self._action)
             self._action = b""
-            goes_on = stand.goes_on and not self._lost
-            self._took(storage, step, self._result(stand, goes_on=goes_on))
             self._at = storage, step + 1, 0
-            if not goes_on:
+            if stand.goes_on and not self._lost:
+                self._went_on(storage, step, stand.observation, stand.reward)
+            else:
+                self._took(storage, step, self._result(stand))
                 self._next_seeds = b""
                 while len(self._trail) > self.age.max():
                     self._trail.popleft()
         self.over = True
 
-    def _result(self, stand: Stand, *, goes_on: bool) -> BatchedStep:
+    def _result(self, stand: Stand) -> BatchedStep:
         """What the step returned: behind an end the observation is the episode's last one."""
-        if goes_on:
-            return BatchedStep(stand.observation, stand.reward, self._no, self._no, {})
         seen = {name: array.copy() for name, array in stand.observation.items()}
         for name, array in stand.final.items():
             seen[name][stand.cut] = array

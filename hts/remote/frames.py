@@ -1,7 +1,9 @@
 """Messages of several frames over a socket.
 
 pyzmq's own `send_multipart` and `recv_multipart` combine flags, which are enumerations, anew for
-each frame: that takes longer than to send it.
+each frame, and ask the socket by such a number whether there are more of them: that takes longer
+than to send it. A frame knows whether it is the last one, and what pyzmq's sockets add to `send`,
+for groups and routing identities, nobody needs here.
 """
 
 from __future__ import annotations
@@ -10,16 +12,18 @@ from collections.abc import Sequence
 from typing import Any
 
 import zmq
+from zmq import backend
 
 _NOW, _MORE = int(zmq.DONTWAIT), int(zmq.DONTWAIT | zmq.SNDMORE)
-_IS_MORE, _EVENTS, _CAN_READ = int(zmq.RCVMORE), int(zmq.EVENTS), int(zmq.POLLIN)
+_EVENTS, _CAN_READ = int(zmq.EVENTS), int(zmq.POLLIN)
+_send = backend.Socket.send
 
 
 def send(socket: zmq.Socket[Any], frames: Sequence[bytes]) -> None:
     """zmq.Again where there is no room for it."""
     for frame in frames[:-1]:
-        socket.send(frame, _MORE)
-    socket.send(frames[-1], _NOW)
+        _send(socket, frame, _MORE)
+    _send(socket, frames[-1], _NOW)
 
 
 def comes(socket: zmq.Socket[Any]) -> bool:
@@ -29,17 +33,19 @@ def comes(socket: zmq.Socket[Any]) -> bool:
 
 def receive(socket: zmq.Socket[Any]) -> list[bytes] | None:
     """The next message; None where none has come."""
-    return _all(socket, socket.recv(_NOW)) if comes(socket) else None
+    return _all(socket, _NOW) if comes(socket) else None
 
 
 def receive_next(socket: zmq.Socket[Any]) -> list[bytes]:
     """The next message, as soon as it comes; zmq.Again behind the socket's `rcvtimeo`."""
-    return _all(socket, socket.recv())
+    return _all(socket, 0)
 
 
-def _all(socket: zmq.Socket[Any], first: bytes) -> list[bytes]:
+def _all(socket: zmq.Socket[Any], flags: int) -> list[bytes]:
     """A message, whose other frames are there with the first one."""
-    frames = [first]
-    while socket.get(_IS_MORE):
-        frames.append(socket.recv(_NOW))
+    frame = socket.recv(flags, copy=False)
+    frames = [frame.bytes]
+    while frame.more:
+        frame = socket.recv(_NOW, copy=False)
+        frames.append(frame.bytes)
     return frames

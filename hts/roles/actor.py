@@ -45,8 +45,8 @@ class _Batch:
         return np.asarray(array.reshape(self.size, agents, *array.shape[1:])[self.places])
 
 
-Question = tuple[Array, int]
-"""Replicas, and the step that all of them stand at."""
+Question = tuple[range, int]
+"""Replicas of a block, and the step that all of them stand at."""
 
 
 @dataclass(frozen=True)
@@ -61,22 +61,24 @@ class Due:
 def due(storage: Storage, questions: Sequence[Question]) -> Due:
     """Actions; values behind truncations of the step before; values behind the rollout's end."""
     act: list[Question] = []
-    final: list[Question] = []
-    behind: list[Question] = []
-    for replicas, step in questions:
+    final: list[_Part] = []
+    behind: list[_Part] = []
+    for block, step in questions:
         if step < storage.sizes.steps:
-            act.append((replicas, step))
+            act.append((block, step))
         if step == 0:
             continue
-        truncated = storage.truncated[replicas, step - 1]
+        mine = slice(block.start, block.stop)
+        truncated = storage.truncated[mine, step - 1]
         ends = step == storage.sizes.steps
-        if not (ends or truncated.any()):
+        if not (ends or np.count_nonzero(truncated)):
             continue
-        terminated = storage.terminated[replicas, step - 1]
+        replicas = np.arange(block.start, block.stop)
+        terminated = storage.terminated[mine, step - 1]
         final.append((replicas[truncated & ~terminated], step - 1))
         if ends:
             behind.append((replicas[~(terminated | truncated)], step))
-    return Due(_rows(act), _rows(final, final=True), _rows(behind))
+    return Due(_blocks(act), _rows(final, final=True), _rows(behind, final=False))
 
 
 class Actor:
@@ -103,7 +105,7 @@ class Actor:
         questions: dict[int, list[Question]] = {}
         for block in blocks:
             rollout, step = desk.question(block)
-            questions.setdefault(rollout, []).append((desk.replicas[block], step))
+            questions.setdefault(rollout, []).append((desk.crew.blocks[block], step))
         for rollout in sorted(questions):
             storage, version = storages[rollout % 2], read(rollout)
             storage.version = rollout
@@ -120,12 +122,12 @@ class Actor:
         """Choose the action of each row and write it, its log-probability and the value."""
         assert storage.version == version.number, "I3: a rollout is made with its own version"
         batch, policy = self._batch(rows), self._policy(version)
-        answer = self._answer(storage, rows, batch, version)
         agents, actions = policy.agents, policy.distribution
-        drawn = self._chances(storage, rows, policy)
-        noise = torch.from_numpy(batch.filled(drawn).reshape(-1, actions.noise))
+        drawn = batch.filled(self._chances(storage, rows, policy)).reshape(-1, actions.noise)
         with torch.inference_mode():
-            action = actions.sample(answer.head, noise.to(answer.head.device))
+            answer = self._answer(storage, rows, batch, version)
+            noise = torch.from_numpy(drawn).to(answer.head.device)
+            action = actions.sample(answer.head, noise)
             log_prob = actions.log_prob(answer.head, action)
         place = rows.place
         storage.log_prob[place] = batch.rows(log_prob, agents)
@@ -138,11 +140,11 @@ class Actor:
     def value(self, storage: Storage, rows: Rows, version: Version) -> None:
         """Write the value behind each row's step: of its final, or of its next, observation."""
         assert storage.version == version.number, "I3: a rollout is made with its own version"
-        batch = self._batch(rows)
-        answer = self._answer(storage, rows, batch, version)
+        batch, policy = self._batch(rows), self._policy(version)
+        with torch.inference_mode():
+            answer = self._answer(storage, rows, batch, version)
         behind = rows.steps if rows.final else rows.steps - 1
-        found = batch.rows(answer.value, self._policy(version).agents)
-        storage.bootstrap[rows.replicas, behind] = found
+        storage.bootstrap[rows.replicas, behind] = batch.rows(answer.value, policy.agents)
 
     def _due(self, storage: Storage, questions: Sequence[Question]) -> Due:
         return due(storage, questions)
@@ -174,22 +176,28 @@ class Actor:
         seen = version.scale.apply(storage.gather(rows))
         whole = {name: batch.filled(array) for name, array in seen.items()}
         state = storage.state_before(rows)
-        with torch.inference_mode():
-            if state is None:
-                return policy.answer(whole)
-            return policy.answer(whole, batch.filled(state))
+        return policy.answer(whole, None if state is None else batch.filled(state))
 
 
-def _rows(parts: Sequence[Question], *, final: bool = False) -> Rows | None:
-    if not any(len(part) for part, _ in parts):
+_Part = tuple[Array, int]
+"""Some replicas of a block, and the step of all of them."""
+
+
+def _blocks(parts: Sequence[Question]) -> Rows | None:
+    """Whole blocks as rows."""
+    if not parts:
         return None
     if len(parts) == 1:
-        ((replicas, step),) = parts
-        steps = np.full(len(replicas), step)
-        if replicas[-1] - replicas[0] + 1 == len(replicas):
-            block = (slice(int(replicas[0]), int(replicas[-1]) + 1), step)
-            return Rows(replicas, steps, final, block)
-        return Rows(replicas, steps, final)
+        ((block, step),) = parts
+        replicas, steps = np.arange(block.start, block.stop), np.full(len(block), step)
+        return Rows(replicas, steps, block=(slice(block.start, block.stop), step))
+    replicas = np.array([replica for block, _ in parts for replica in block])
+    return Rows(replicas, np.array([step for block, step in parts for _ in block]))
+
+
+def _rows(parts: Sequence[_Part], *, final: bool) -> Rows | None:
+    if not any(len(part) for part, _ in parts):
+        return None
     replicas = np.concatenate([part for part, _ in parts])
     steps = np.concatenate([np.full(len(part), step) for part, step in parts])
     return Rows(replicas, steps, final)

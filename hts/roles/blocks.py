@@ -82,6 +82,8 @@ class Block(ABC):
         self.episode = np.full(len(replicas), -1, np.int64)
         self.age = np.zeros(len(replicas), np.int64)
         self.slice = slice(replicas.start, replicas.stop)
+        # The same place for arrays of any shape: one number is the fastest.
+        self._place = replicas.start if len(replicas) == 1 else self.slice
         self._numbers = np.arange(replicas.start, replicas.stop)
         self._stems = np.zeros(len(replicas), np.uint64)
         self._taken = taken
@@ -126,15 +128,16 @@ class Block(ABC):
 
     def offer(self, storage: Storage, step: int) -> None:
         """The keys with which the actions of this step are to be drawn."""
-        if len(self._stems) == 1:  # the same, and five times as fast as an array of one
+        if len(self.replicas) == 1:  # the same, and five times as fast as an array of one
             stem, age = self._stems.item(), self.age.item()
-            storage.key[self.slice.start, step] = extend_int(stem, age)
+            storage.key[self._place, step] = extend_int(stem, age)
         else:
-            storage.key[self.slice, step] = extend(self._stems, self.age)
+            storage.key[self._place, step] = extend(self._stems, self.age)
 
     def _began(self, storage: Storage) -> None:
         """Show the first observations of the run."""
         self.turn = 0
+        storage.no_ends(self.slice, 0)
         everyone = np.arange(len(self.replicas))
         storage.write_frame(self.slice, 0, self._begin(everyone))
         storage.age[self.slice, 0] = 0
@@ -145,21 +148,30 @@ class Block(ABC):
 
     def _took(self, storage: Storage, step: int, result: BatchedStep) -> None:
         """Show what the actions of this step have led to."""
-        mine = self.slice
-        self.turn += 1
         if self._lost:
             self._cut_short(storage, step, result)
-        storage.reward[mine, step] = result.reward
-        storage.terminated[mine, step] = result.terminated
-        storage.truncated[mine, step] = result.truncated
-        storage.bootstrap[mine, step] = 0.0
-        self.age += 1
+        self._counts_one()
         ended = result.terminated | result.truncated
         if np.count_nonzero(ended):
+            storage.terminated[self.slice, step] = result.terminated
+            storage.truncated[self.slice, step] = result.truncated
             self._end(storage, step, result, np.flatnonzero(ended))
-        storage.write_frame(mine, step + 1, result.observation)
-        storage.age[mine, step + 1] = self.age
-        storage.episode[mine, step + 1] = self.episode
+        self._show(storage, step, result.observation, result.reward)
+
+    def _went_on(self, storage: Storage, step: int, seen: Observation, reward: Array) -> None:
+        """The same, where no episode has ended and none is lost."""
+        self._counts_one()
+        self._show(storage, step, seen, reward)
+
+    def _counts_one(self) -> None:
+        self.turn += 1
+        self.age += 1
+
+    def _show(self, storage: Storage, step: int, seen: Observation, reward: Array) -> None:
+        storage.reward[self._place, step] = reward
+        storage.write_frame(self._place, step + 1, seen)
+        storage.age[self.slice, step + 1] = self.age
+        storage.episode[self.slice, step + 1] = self.episode
         if step + 1 < storage.sizes.steps:
             self.offer(storage, step + 1)
 
@@ -187,9 +199,9 @@ class Block(ABC):
 
     def _stand(self, storage: Storage, step: int) -> None:
         """Be where these replicas stand in a storage."""
-        mine = self.slice
-        self.episode[:] = storage.episode[mine, step]
-        self.age[:] = storage.age[mine, step]
+        self.episode[:] = storage.episode[self.slice, step]
+        self.age[:] = storage.age[self.slice, step]
+        storage.no_ends(self.slice, step)  # one that was written down may not come again
         self._stems[:] = stems(self.seed, Purpose.ACTION, self._numbers, self.episode)
 
     def _stray(self, steps: Mapping[int, int | None]) -> None:

@@ -155,7 +155,8 @@ def test_what_belongs_to_another_experiment_is_refused() -> None:
 # The whole command, killed for real.
 
 COMMAND = [sys.executable, "-m", "hts.cli.train"]
-TASK = ("--env", "gym:CartPole-v1", "--set", "replicas=4", "--set", "rollout=32")
+SIZES = ("--set", "replicas=4", "--set", "rollout=32")
+TASK = ("--env", "gym:CartPole-v1", *SIZES, "--evaluate", "0")
 OFTEN = ("--set", "checkpoint_every=0.01")
 
 
@@ -213,8 +214,8 @@ def stopped(left: Path, tmp_path: Path) -> Path:
 def test_killed_as_a_whole_it_goes_on(stopped: Path, whole: Path) -> None:
     """kill -9, twice, then Ctrl-C: the record is that of a run which was never stopped."""
     resume = ("--resume", str(stopped))
-    killed(stopped, 100, *resume, "--actors", "1")
-    said = killed(stopped, 150, *resume, "--set", "serial=true", number=signal.SIGINT)
+    killed(stopped, 80, *resume, "--actors", "1")
+    said = killed(stopped, 100, *resume, "--set", "serial=true", number=signal.SIGINT)
     assert f"go on with: hts-train --resume {stopped}" in said
     ended = hts_train(*resume, "--set", "serial=false")
     assert ended.returncode == 0, ended.stderr

@@ -34,7 +34,7 @@ def answering(_: Terms, __: Inference, shared: Shared, pause: Jitter) -> Answeri
         pause("answer")
         for block in blocks:
             rollout, step = shared.desk.question(block)
-            storage, replicas = shared.storages[rollout % 2], shared.desk.replicas[block]
+            storage, replicas = shared.storages[rollout % 2], shared.desk.crew.blocks[block]
             asked = due(storage, [(replicas, step)])
             if asked.act is not None:
                 seen = storage.gather(asked.act)["observation"]

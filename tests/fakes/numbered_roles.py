@@ -82,7 +82,7 @@ def answering(terms: Terms, _: Inference, shared: Shared, pause: Jitter) -> Answ
         questions = {block: shared.desk.question(block) for block in blocks}
         acted_with = read(published, {rollout for rollout, _ in questions.values()})
         for block, (rollout, step) in questions.items():
-            storage, replicas = shared.storages[rollout % 2], shared.desk.replicas[block]
+            storage, replicas = shared.storages[rollout % 2], shared.desk.crew.blocks[block]
             asked = due(storage, [(replicas, step)])
             number = said(acted_with[rollout])
             if asked.act is not None:

@@ -21,7 +21,8 @@ from hts.report.metrics import UNREPEATED
 from tests.fakes.mounts import Mounts, fill, mounts, small_disk
 
 COMMAND = (sys.executable, "-W", "error", "-m", "hts.cli.train")
-TASK = ("--env", "gym:CartPole-v1", "--set", "replicas=4", "--set", "rollout=32")
+SIZES = ("--set", "replicas=4", "--set", "rollout=32")
+TASK = ("--env", "gym:CartPole-v1", *SIZES, "--evaluate", "0")
 STEPS = ("--steps", "16000")
 OFTEN = ("--set", "checkpoint_every=0.02")
 MOST = Machine().checkpoints

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
-_TRAIN = [sys.executable, "-m", "hts.cli.train"]
+_TRAIN = [sys.executable, "-m", "hts.cli.train", "--evaluate", "0"]
 _ADDRESS = re.compile(r"at (tcp://\S+:\d+)")
 _SECONDS = 40.0
 

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.timeout(120)
 HERE = Path(__file__).parent / "other_languages"
 CPP, JS = ROOT / "hts" / "remote" / "cpp", ROOT / ".cache" / "js"
 LACKS = "what builds this client is not there: tools/setup.sh dev installs it"
-TRAIN = (sys.executable, "-m", "hts.cli.train", "--config", "smoke")
+TRAIN = (sys.executable, "-m", "hts.cli.train", "--config", "smoke", "--evaluate", "0")
 
 Program = Callable[[str], list[str]]
 """The command of one of its programs, by name."""

@@ -56,7 +56,7 @@ class Stage:
 
     def finals(self, storage: Storage, step: int) -> set[int]:
         """The replicas whose truncation at this step asks for a value."""
-        rows = due(storage, [(np.arange(len(self.worlds)), step + 1)]).final
+        rows = due(storage, [(range(len(self.worlds)), step + 1)]).final
         return set() if rows is None else set(rows.replicas.tolist())
 
 
@@ -193,7 +193,7 @@ def test_keys_and_seeds_are_named_by_replica_episode_and_step() -> None:
 def test_whose_values_are_needed() -> None:
     """Of final observations at once, and behind the last step where an episode goes on."""
     played = stage([[Act(2)], [Act(2, "truncated")], [Act(2, "both")], [Act(9)]], 2, 1)
-    everyone = np.arange(4)
+    everyone = range(4)
     steps = [due(storage, [(everyone, step + 1)]) for storage, step in played.play(1)]
     assert steps[0].act is not None
     assert (steps[0].final, steps[0].behind) == (None, None)
@@ -209,7 +209,7 @@ def test_questions_of_blocks_at_different_steps_are_one_batch() -> None:
     """Two replicas at step 1 and two at step 2 of a rollout: four actions, and the one value."""
     played = stage([[Act(1, "truncated"), Act(9)]] * 4, 3, 1)
     *_, (storage, _) = played.play(1)
-    found = due(storage, [(np.array([2, 3]), 1), (np.array([0, 1]), 2)])
+    found = due(storage, [(range(2, 4), 1), (range(2), 2)])
     assert found.act is not None
     assert found.final is not None
     assert found.act.replicas.tolist() == [2, 3, 0, 1]

@@ -35,7 +35,7 @@ class Run:
         self.clients: list[Process] = []  # who has dialled in
         self._run, self._log = folder / "run", folder / "log"
         folder.mkdir()
-        sizes = ["--config", "smoke", "--steps", str(_STEPS)]
+        sizes = ["--config", "smoke", "--steps", str(_STEPS), "--evaluate", "0"]
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-u", "-m", "hts.cli.train", *sizes]
