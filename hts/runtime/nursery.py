@@ -26,7 +26,7 @@ import struct
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing import context
 from multiprocessing.reduction import ForkingPickler
@@ -34,7 +34,8 @@ from typing import Any
 
 from hts.determinism import numerics
 
-_PR_SET_PDEATHSIG, _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 1, 15, 36
+_PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
+_PR_SET_CHILD_SUBREAPER, _PR_GET_CHILD_SUBREAPER = 36, 37
 _AT_ONCE = 250  # descriptors; the kernel takes 253 in one message
 _MESSAGE = 1 << 12
 _PID = struct.Struct("=i")
@@ -133,7 +134,7 @@ def _ask(descriptors: Sequence[int]) -> int:
     assert _Nursery.line is not None, "it is open"
     said = b""
     try:
-        with contextlib.suppress(ConnectionError):
+        with contextlib.suppress(ConnectionError), _adopting():
             _send(_Nursery.line, {"bear": True}, descriptors)
             said = _Nursery.line.recv(_MESSAGE)
     finally:
@@ -142,10 +143,22 @@ def _ask(descriptors: Sequence[int]) -> int:
     return int(json.loads(said)["pid"]) if said else 0
 
 
-def _open() -> None:
-    """Start it. From here on, orphans among all that this process starts are handed to it."""
-    numerics.set_environment()  # C reads some of it when a process starts
+@contextlib.contextmanager
+def _adopting() -> Iterator[None]:
+    """Meanwhile, orphans below this process are handed to it; and no longer than that, since it
+    knows nothing of other people's, and would not bury them."""
+    before = ctypes.c_int()
+    _LIBC.prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(before))
     _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    try:
+        yield
+    finally:
+        _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, before.value)
+
+
+def _open() -> None:
+    """Start it."""
+    numerics.set_environment()  # C reads some of it when a process starts
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         paths = os.pathsep.join(path or os.getcwd() for path in sys.path)

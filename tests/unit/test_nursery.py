@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import threading
 from pathlib import Path
 
@@ -95,6 +96,20 @@ def test_children_are_born_while_others_are() -> None:
     for thread in threads:
         thread.join()
     assert sorted(said) == [f"{name}: {name}" for name in names]
+
+
+def test_other_people_s_orphans_are_not_adopted() -> None:
+    """Whoever has borne children does not become the parent of what others leave behind: it would
+    not bury them."""
+    child = Child("executor 0", children.tell, None)
+    child.hear()
+    child.end()
+    leaves = ["sh", "-c", "sleep 60 >&- & echo $!"]
+    orphan = int(subprocess.run(leaves, stdout=subprocess.PIPE, text=True).stdout)
+    try:
+        assert orphan not in births.children_of(os.getpid())
+    finally:
+        os.kill(orphan, signal.SIGKILL)
 
 
 def test_one_of_which_nobody_knows_does_nothing(tmp_path: Path) -> None:
