@@ -83,7 +83,7 @@ def measure_inference(found: Plan, step: StepCosts, seconds: float) -> dict[int,
     """The network and the draw of an action, in batches up to all replicas at once."""
     replicas = found.experiment.replicas
     sizes = sorted({min(size, replicas) for size in BATCHES})
-    policy, version = found.policy(), found.first_versions()[0]
+    policy, version = found.policy(packs=True), found.first_versions()[0]
     policy.load(version.parameters)
     storage = filled(found, step, 1)
     costs = {}

@@ -68,7 +68,7 @@ def observation_parts(found: Plan, spec: Spec, step: StepCosts, seconds: float) 
 
 def _answering(found: Plan, storage: Storage, version: Version, seconds: float) -> dict[str, float]:
     """Gathering, the network and the draw, each for one row of all replicas' batch."""
-    rows, policy = _rows(storage), found.policy()
+    rows, policy = _rows(storage), found.policy(packs=True)
     policy.load(version.parameters)
     actions, count = policy.distribution, len(rows)
     named, state = storage.key[rows.replicas, rows.steps], storage.state_before(rows)

@@ -27,10 +27,14 @@ _MARKED = 1 / 1024
 
 @dataclass(frozen=True)
 class Strategy:
-    """How actors batch. `padding` 0 means that no padding was safe: fixed slots are needed."""
+    """How actors batch. `padding` 0 means that no padding was safe: fixed slots are needed.
+
+    `packs`: their layers may lay out weights once for each version.
+    """
 
     padding: int
     why: str
+    packs: bool = False
 
 
 @dataclass(frozen=True)
@@ -44,24 +48,20 @@ class _Examples:
 def probe(policy: Policy, spaces: dict[str, Space]) -> Strategy:
     """The smallest safe padding for this network on this device, with this thread count.
 
-    The policy holds its initial parameters. They are moved a little while it is asked: zero
-    biases and deviations would hide what is computed with them.
+    The policy holds its initial parameters, and is used up. They are moved a little: zero biases
+    and deviations would hide what is computed with them.
     """
-    initial = policy.vector.clone()
     moved = uniform(fold_rows(13), policy.size)[0] * 0.1 - 0.05
-    policy.load(initial.cpu() + torch.from_numpy(moved.astype(np.float32)))
-    try:
-        return _safest(policy, spaces)
-    finally:
-        policy.load(initial)
-
-
-def _safest(policy: Policy, spaces: dict[str, Space]) -> Strategy:
+    policy.load(policy.vector.cpu() + torch.from_numpy(moved.astype(np.float32)))
     rows = _examples(spaces, policy)
-    expected = _answers(policy, rows, np.arange(_LARGEST))
+    expected = _answers(policy, rows, np.arange(_LARGEST))  # as a learner computes them, unpacked
     for padding in _PADDINGS:
         if all(_same(policy, rows, expected, order) for order in _orders(padding)):
-            return Strategy(padding, f"bit-equal rows in every batch padded to {padding}")
+            policy.packs = True
+            policy.load(policy.vector)
+            sizes = _orders(padding)[:-2:2]  # one of each, without the largest
+            packs = all(_same(policy, rows, expected, order) for order in sizes)
+            return Strategy(padding, f"bit-equal rows in every batch padded to {padding}", packs)
     return Strategy(0, "fixed places in a batch of all replicas, for rows depend on their place")
 
 

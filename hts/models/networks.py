@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from hts.config import Conv, Impala, Mlp
-from hts.models.linear import WideLinear
+from hts.models.layers import Convolution, WideLinear
 from hts.models.sparse import SparseConv2d
 from hts_envs.contract import Box, Discrete, Space
 
@@ -91,9 +91,11 @@ class Convolutions(nn.Module):
     def __init__(self, config: Conv, shape: tuple[int, ...]) -> None:
         super().__init__()
         is_sparse = config.first == "sparse"
-        self.first = SparseConv2d(shape, 32, 8, 4) if is_sparse else nn.Conv2d(shape[-1], 32, 8, 4)
-        self.second = nn.Conv2d(32, 64, 4, 2)
-        self.third = nn.Conv2d(64, 64, 3, 1)
+        self.first = (
+            SparseConv2d(shape, 32, 8, 4) if is_sparse else Convolution(shape[-1], 32, 8, 4)
+        )
+        self.second = Convolution(32, 64, 4, 2)
+        self.third = Convolution(64, 64, 3, 1)
         self._precision = torch.bfloat16 if config.precision == "bfloat16" else torch.float32
         self.last = _Last(self._convolved, shape, config.hidden)
         self.features = config.hidden
@@ -106,17 +108,10 @@ class Convolutions(nn.Module):
         if isinstance(self.first, SparseConv2d):
             seen = torch.relu_(self.first(image)).to(self._precision)
         else:
-            seen = torch.relu_(_convolution(self.first, _shares(image, self._precision)))
+            seen = torch.relu_(self.first(_shares(image, self._precision)))
         for layer in (self.second, self.third):
-            seen = torch.relu_(_convolution(layer, seen))
+            seen = torch.relu_(layer(seen))
         return seen
-
-
-def _convolution(layer: nn.Conv2d, image: Tensor) -> Tensor:
-    """The layer in the precision of the image."""
-    assert layer.bias is not None, "every layer has a bias"
-    weight, bias = layer.weight.to(image.dtype), layer.bias.to(image.dtype)
-    return functional.conv2d(image, weight, bias, layer.stride)
 
 
 def _shares(image: Tensor, precision: torch.dtype = torch.float32) -> Tensor:
@@ -150,7 +145,7 @@ class _Stage(nn.Module):
     def __init__(self, channels: int, width: int) -> None:
         super().__init__()
         self.entry = nn.Sequential(
-            nn.Conv2d(channels, width, 3, padding=1), nn.MaxPool2d(3, 2, padding=1)
+            Convolution(channels, width, 3, padding=1), nn.MaxPool2d(3, 2, padding=1)
         )
         self.first = _block(width)
         self.second = _block(width)
@@ -165,9 +160,9 @@ class _Stage(nn.Module):
 def _block(width: int) -> nn.Sequential:
     return nn.Sequential(
         nn.ReLU(),
-        nn.Conv2d(width, width, 3, padding=1),
+        Convolution(width, width, 3, padding=1),
         nn.ReLU(),
-        nn.Conv2d(width, width, 3, padding=1),
+        Convolution(width, width, 3, padding=1),
     )
 
 

@@ -20,7 +20,7 @@ from hts.determinism.keys import Purpose, key
 from hts.models.distributions import Distribution, distribution
 from hts.models.exploring import Deterministic, Stochastic, Taught
 from hts.models.flat import Flat
-from hts.models.linear import WideLinear
+from hts.models.layers import WideLinear, pack
 from hts.models.networks import Convolutions, Dense, Residual, vectors
 from hts.models.recurrent import Cell, make_cell
 from hts.models.spaces import is_image, policy_fields, vector_width
@@ -114,10 +114,14 @@ class Policy(Flat[Network]):
     """One network for all agents, or one for each; parameters and gradients are one flat vector.
 
     `parts` is the number of networks, whose parameters stand one after the other in the vector;
-    `state_size` how many numbers are remembered of each row.
+    `state_size` how many numbers are remembered of each row. One that `packs` is for answers only:
+    nothing but `load` may change its parameters.
     """
 
-    def __init__(self, experiment: Experiment, spaces: Spaces, device: str = "cpu") -> None:
+    def __init__(
+        self, experiment: Experiment, spaces: Spaces, device: str = "cpu", *, packs: bool = False
+    ) -> None:
+        self.packs = packs
         self.world = spaces
         self.agents = spaces.agents
         self.parts = spaces.agents if experiment.policies == "separate" else 1
@@ -128,6 +132,12 @@ class Policy(Flat[Network]):
         self.network = self.networks[0]
         self.distribution = self.network.distribution
         self._sees = tuple(self.network.spaces)
+
+    def load(self, parameters: Tensor) -> None:
+        super().load(parameters)
+        if self.packs:
+            for network in self.networks:
+                pack(network)
 
     def twin(self) -> Policy:
         """With distributions of its own, too."""

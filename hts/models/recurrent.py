@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from hts.models.linear import WideLinear
+from hts.models.layers import WideLinear
 from hts_envs.contract import Array
 
 

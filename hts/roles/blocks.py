@@ -82,8 +82,6 @@ class Block(ABC):
         self.episode = np.full(len(replicas), -1, np.int64)
         self.age = np.zeros(len(replicas), np.int64)
         self.slice = slice(replicas.start, replicas.stop)
-        # The same place for arrays of any shape: one number is the fastest.
-        self._place = replicas.start if len(replicas) == 1 else self.slice
         self._numbers = np.arange(replicas.start, replicas.stop)
         self._stems = np.zeros(len(replicas), np.uint64)
         self._taken = taken
@@ -130,9 +128,9 @@ class Block(ABC):
         """The keys with which the actions of this step are to be drawn."""
         if len(self.replicas) == 1:  # the same, and five times as fast as an array of one
             stem, age = self._stems.item(), self.age.item()
-            storage.key[self._place, step] = extend_int(stem, age)
+            storage.key[self.replicas.start, step] = extend_int(stem, age)
         else:
-            storage.key[self._place, step] = extend(self._stems, self.age)
+            storage.key[self.slice, step] = extend(self._stems, self.age)
 
     def _began(self, storage: Storage) -> None:
         """Show the first observations of the run."""
@@ -168,8 +166,8 @@ class Block(ABC):
         self.age += 1
 
     def _show(self, storage: Storage, step: int, seen: Observation, reward: Array) -> None:
-        storage.reward[self._place, step] = reward
-        storage.write_frame(self._place, step + 1, seen)
+        storage.reward[self.slice, step] = reward
+        storage.write_frame(self.slice, step + 1, seen)
         storage.age[self.slice, step + 1] = self.age
         storage.episode[self.slice, step + 1] = self.episode
         if step + 1 < storage.sizes.steps:

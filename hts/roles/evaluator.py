@@ -158,7 +158,8 @@ class Together(Simulators):
 
 
 class Evaluator:
-    """Plays the episodes of one experiment; `padding` is how actors batch without changing a bit.
+    """Plays the episodes of one experiment; `padding` and `packs` are how actors answer without
+    changing a bit.
 
     Where they cannot (0), there has to be one row, which then has the same place in every batch.
     """
@@ -169,6 +170,7 @@ class Evaluator:
         simulators: Simulators,
         *,
         padding: int,
+        packs: bool = False,
         greedy: bool = False,
     ) -> None:
         assert padding or simulators.rows == 1, "rows that depend on their place are played alone"
@@ -179,6 +181,7 @@ class Evaluator:
         self._experiment = experiment
         self._storages = (Storage(sizes, spaces), Storage(sizes, spaces))
         self._greedy = greedy
+        self._packs = packs
         self._actor = Actor(self._policy, padding, simulators.rows)
         self._taken = taken_in(spaces, experiment.bounds)
         self._playing: dict[int, int] = {}  # row to the number of its episode
@@ -254,7 +257,7 @@ class Evaluator:
         return np.asarray(storage.action[rows, 0])
 
     def _policy(self) -> Policy:
-        policy = Policy(self._experiment, self.simulators.spaces)
+        policy = Policy(self._experiment, self.simulators.spaces, packs=self._packs)
         if self._greedy or isinstance(policy.distribution, Taught):
             policy.distribution = Greedy(policy.distribution)
         return policy

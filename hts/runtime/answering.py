@@ -18,7 +18,7 @@ def answering(terms: Terms, inference: Inference, shared: Shared, pause: Jitter)
     published = Published(shared.versions, tuple(blueprint.scaled))
 
     def make_policy() -> Policy:
-        return Policy(terms.experiment, blueprint.spaces, inference.device)
+        return Policy(terms.experiment, blueprint.spaces, inference.device, packs=inference.packs)
 
     actor = actor_for(terms.experiment, make_policy, inference.padding, blueprint.sizes.replicas)
 

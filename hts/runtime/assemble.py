@@ -51,8 +51,8 @@ class Plan:
     policies: Policies | None = None  # which versions are written down, and where
     world: str = ""  # how its world is played, where that says it
 
-    def policy(self) -> Policy:
-        return Policy(self.experiment, self.spaces, self.device)
+    def policy(self, *, packs: bool = False) -> Policy:
+        return Policy(self.experiment, self.spaces, self.device, packs=packs)
 
     def strategy(self) -> Strategy:
         """How observations may be batched, found out with the network as it begins."""

@@ -36,7 +36,7 @@ class Evaluating:
         self._greedy = greedy
         self._shown = shown
         self._spec = parse(experiment.env)
-        self._padding = plan(experiment, self._spec, "cpu").strategy().padding
+        self._strategy = plan(experiment, self._spec, "cpu").strategy()
         self._evaluator: Evaluator | None = None
 
     def line(self, policy: Policy) -> dict[str, Any]:
@@ -57,7 +57,11 @@ class Evaluating:
         """Who plays, with worlds."""
         if self._evaluator is None:
             self._evaluator = Evaluator(
-                self._experiment, self._worlds(), padding=self._padding, greedy=self._greedy
+                self._experiment,
+                self._worlds(),
+                padding=self._strategy.padding,
+                packs=self._strategy.packs,
+                greedy=self._greedy,
             )
         return self._evaluator
 
@@ -70,7 +74,7 @@ class Evaluating:
     def _worlds(self) -> Simulators:
         """As many as are useful; one for each episode where its place decides what it is."""
         seed = self._experiment.seed
-        rows = min(self._episodes, _BESIDE) if self._padding else 1
+        rows = min(self._episodes, _BESIDE) if self._strategy.padding else 1
         made = _simulators(self._spec, range(rows), seed, shown=self._shown)
         if rows > 1 and not made.traits.reseeds and rows < self._episodes:
             made.close()

@@ -8,6 +8,7 @@ the same digest; this is the one to step through with a debugger.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from hts.config import Machine
@@ -42,7 +43,10 @@ class SerialRun:
             stand(self._shared, self._heard, begin)
         self.storages, self.desk = self._shared.storages, self._shared.desk
         self.actor = actor_for(
-            self.experiment, found.policy, self.strategy.padding, blueprint.sizes.replicas
+            self.experiment,
+            partial(found.policy, packs=self.strategy.packs),
+            self.strategy.padding,
+            blueprint.sizes.replicas,
         )
         computing = Computing(found.policy, padding=self.strategy.padding)
         self.learner = learner_for(self.experiment, self._shared, computing)

@@ -138,3 +138,4 @@ class Inference:
 
     device: str
     padding: int
+    packs: bool

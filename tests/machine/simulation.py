@@ -87,7 +87,7 @@ MACHINES = {
 class Prepared(Plan):
     """A plan that is worked out once: interleavings need of a network no more than its size."""
 
-    def policy(self) -> Policy:
+    def policy(self, *, packs: bool = False) -> Policy:
         return _facts(self.experiment).policy
 
     def strategy(self) -> Strategy:

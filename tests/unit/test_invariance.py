@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
 
-from hts.config import Conv, Experiment, Mlp
+from hts.config import Conv, Experiment, Impala, Mlp
 from hts.determinism.invariance import Strategy, probe
 from hts.machine import Sizes
 from hts.memory.storage import Rows, Storage
@@ -151,7 +152,7 @@ class Telling(Policy):
 class Misplanned(Plan):
     """The plan of a run whose actors have it."""
 
-    def policy(self) -> Policy:
+    def policy(self, *, packs: bool = False) -> Policy:
         return Telling(self.experiment, self.spaces, self.device)
 
 
@@ -183,14 +184,12 @@ def test_fixed_places_keep_every_replica_where_it_is() -> None:
 
 
 def test_the_probe_does_not_look_at_a_network_of_zeros() -> None:
-    """A network that answers 0 to everything would pass any probe: parameters are moved first,
-    and put back."""
+    """A network that answers 0 to everything would pass any probe: parameters are moved first."""
     found = planned(AWKWARD)
     policy = found.policy()
     assert not bool(policy.vector.any())
     seen = stacked(found.spaces, AWKWARD.frame_stack)
     assert probe(policy, seen).padding == found.strategy().padding
-    assert not bool(policy.vector.any())
 
 
 class Counting(Policy):
@@ -220,6 +219,25 @@ def test_the_probe_looks_at_the_recurrent_state(fault: type[Policy]) -> None:
     seen = stacked(found.spaces, 1)
     assert probe(policy, seen).padding == 0
     assert probe(found.policy(), seen).padding == found.strategy().padding
+
+
+@pytest.mark.parametrize("model", [Conv(hidden=33), Impala(channels=(4, 8), hidden=33)])
+def test_weights_laid_out_once_are_those_of_their_version(model: Conv | Impala) -> None:
+    """The same bytes as without that, one version after the other, in batches of every size."""
+    found = planned(dataclasses.replace(WORLDS["images"], model=model))
+    strategy = found.strategy()
+    assert strategy.packs
+    storage, first = noisy_storage(found), trained(found)
+    packed, plain = (
+        Actor(partial(found.policy, packs=packs), strategy.padding, REPLICAS)
+        for packs in (True, False)
+    )
+    for number in (0, 1, 2, 3):  # two at a time are there
+        storage.version = number
+        version = Version(number, first.parameters * (1.0 + number))
+        for batches in ([np.arange(REPLICAS)], arrivals(number)):
+            expected = answers(plain, storage, version, batches)
+            assert answers(packed, storage, version, batches) == expected
 
 
 def test_the_strategy_says_why() -> None:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from hts.config import Config, Conv, Experiment, Machine
 from hts.config.check import check
 from hts.determinism.invariance import probe
-from hts.models.linear import WideLinear
+from hts.models.layers import WideLinear
 from hts.models.policy import Policy, initial_parameters
 from hts.models.spaces import stacked
 from hts.models.sparse import SparseConv2d

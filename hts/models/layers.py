@@ -1,0 +1,105 @@
+"""Layers whose products are computed by oneDNN wherever torch has it.
+
+On a CPU, torch hands float32 matrix products to MKL, which on processors other than Intel's runs at
+half the speed of oneDNN's kernels; oneDNN's are what convolutions use anyway. Both are float32
+throughout. torch offers them for dense tensors under this name only, and without a gradient.
+
+oneDNN lays out weights anew for each product. In a batch of a few rows that takes a third of the
+time, and an actor's weights stay the same for a whole version: `pack` lays them out once. The probe
+at the start compares the bits of packed layers with those of others (hts.determinism.invariance).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+_ROWS = 8
+"""For how many rows weights are laid out: an actor's batches are of about this size."""
+
+_STEP = [1, 1]
+_NOTHING: tuple[str, list[float], str] = ("none", [], "")
+"""Of what could be done with the results at once."""
+
+
+def pack(network: nn.Module) -> None:
+    """Lay out the weights of these layers as they are now, for batches without a gradient."""
+    for module in network.modules():
+        if isinstance(module, (WideLinear, Convolution)) and _has_onednn(module.weight):
+            module.pack()
+
+
+class WideLinear(nn.Linear):
+    """`nn.Linear` of rows, with parameters as they are or narrowed to the type of the rows."""
+
+    _packed: Tensor | None = None
+
+    def forward(self, rows: Tensor) -> Tensor:
+        if rows.dtype != torch.float32 or not _has_onednn(rows):
+            return functional.linear(rows, self.weight.to(rows.dtype), self.bias.to(rows.dtype))
+        if self._packed is not None:
+            return _product(rows, self._packed, self.bias)
+        found: Tensor = _Product.apply(rows, self.weight, self.bias)  # type: ignore[no-untyped-call]
+        return found
+
+    def pack(self) -> None:
+        self._packed = torch.ops.mkldnn._reorder_linear_weight(self.weight.detach(), _ROWS)
+
+
+class Convolution(nn.Conv2d):
+    """`nn.Conv2d` in the precision of the images."""
+
+    _packs = False
+    _packed: Tensor | None = None
+
+    def forward(self, images: Tensor) -> Tensor:
+        assert self.bias is not None, "every layer has a bias"
+        weight, bias = self.weight.to(images.dtype), self.bias.to(images.dtype)
+        if not self._packs:
+            return functional.conv2d(images, weight, bias, self.stride, self.padding)
+        padding, stride = list(self.padding), list(self.stride)
+        if self._packed is None:  # how, depends on the size of the images
+            size = [_ROWS, *images.shape[1:]]
+            self._packed = torch.ops.mkldnn._reorder_convolution_weight(
+                weight.detach(), padding, stride, _STEP, 1, size
+            )
+        found: Tensor = torch.ops.mkldnn._convolution_pointwise.default(
+            images, self._packed, bias, padding, stride, _STEP, 1, *_NOTHING
+        )
+        return found
+
+    def pack(self) -> None:
+        self._packs, self._packed = True, None
+
+
+def _has_onednn(tensor: Tensor) -> bool:
+    """Whether it is in memory that oneDNN computes in."""
+    return tensor.device.type == "cpu" and _OFFERED
+
+
+_OFFERED = torch.backends.mkldnn.is_available() and hasattr(  # type: ignore[no-untyped-call]
+    torch.ops.mkldnn, "_linear_pointwise"
+)
+
+
+def _product(rows: Tensor, columns: Tensor, bias: Tensor | None = None) -> Tensor:
+    """rows @ columns.T + bias"""
+    found: Tensor = torch.ops.mkldnn._linear_pointwise.default(rows, columns, bias, *_NOTHING)
+    return found
+
+
+class _Product(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        ctx.save_for_backward(rows, weight)
+        return _product(rows, weight, bias)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
+        (gradient,) = gradients
+        rows, weight = ctx.saved_tensors
+        behind = _product(gradient, weight.t()) if ctx.needs_input_grad[0] else None
+        return behind, _product(gradient.t(), rows.t()), gradient.sum(0)
