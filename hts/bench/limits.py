@@ -27,6 +27,7 @@ class Limits:
     cpu: float
     waiting: float | None  # replicas wait for each other; answers and updates take no time
     expected: float | None  # the same with answers and updates as long as they were measured
+    crowded: float | None = None  # by the CPU, at the costs of a sample where every core computes
 
     @property
     def best(self) -> float:

@@ -34,11 +34,18 @@ class Found:
 
 def measured(question: Question) -> Found:
     """What a sample of this experiment costs here and now."""
-    child = Child("measuring", run, question)
+    (found,) = together(question, 1)
+    return found
+
+
+def together(question: Question, count: int) -> list[Found]:
+    """The same, asked of so many processes at the same time: how each core does beside others."""
+    children = [Child(f"measuring {number}", run, question) for number in range(count)]
     try:
-        return _read(wait_message([child]))
+        return [_read(wait_message([child])) for child in children]
     finally:
-        child.end()
+        for child in children:
+            child.end()
 
 
 def run(pipe: Pipe, question: Question) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from hts.bench.costs import Budget
 from hts.bench.limits import Limits, limits
-from hts.bench.measuring import Found, Question, measured
+from hts.bench.measuring import Found, Question, measured, together
 from hts.bench.throughput import Reading, endless, run_machine
 from hts.config import Config, Machine
 from hts.errors import RoleFailed
@@ -57,7 +57,7 @@ def cores() -> int:
 
 def outcomes(asked: Asked) -> Iterator[Outcome]:
     """One after the other; costs are measured again when the experiment is another one."""
-    before, found = None, None
+    before, found, crowded = None, None, None
     for config in asked.configs:
         experiment = endless(config.experiment)
         if found is None or experiment != before:
@@ -67,16 +67,26 @@ def outcomes(asked: Asked) -> Iterator[Outcome]:
                 _budget(asked.seconds, config),
                 PARTS_SECONDS if asked.parts else 0.0,
             )
-            before, found = experiment, measured(question)
-        yield _outcome(dataclasses.replace(config, experiment=experiment), found, asked.seconds)
+            before, found, crowded = experiment, measured(question), _crowded(question)
+        config = dataclasses.replace(config, experiment=experiment)
+        yield _outcome(config, found, crowded, asked.seconds)
 
 
-def _outcome(config: Config, found: Found, seconds: float) -> Outcome:
+def _crowded(question: Question) -> float | None:
+    """The limit by the CPU where all cores compute at once, and share what cores share: caches,
+    memory, or, where two of them are threads of one, everything."""
+    if cores() == 1 or question.device != "cpu":
+        return None
+    found = together(dataclasses.replace(question, parts=0.0), cores())
+    return sum(1.0 / each.costs.sample(question.experiment.replicas) for each in found)
+
+
+def _outcome(config: Config, found: Found, crowded: float | None, seconds: float) -> Outcome:
     experiment, device = config.experiment, device_of(config.machine)
     spec = parse(experiment.env)
     there = There(cores(), spec.batched, device)
     layout = choose(config.machine, experiment, there, found.costs)
-    known = limits(found.costs, config, spec, there.cores)
+    known = dataclasses.replace(limits(found.costs, config, spec, there.cores), crowded=crowded)
     reading, failure = None, ""
     try:
         planned = plan(experiment, spec, device, config.machine.jitter)

@@ -23,8 +23,8 @@ def heading(outcome: Outcome) -> Iterator[str]:
         f"{experiment.rollout:,}; {cores()} cores"
     )
     yield f"  costs   {_costs(costs, experiment.replicas)}"
-    limits = outcome.limits
-    yield f"  limit   {limits.cpu:,.0f} steps/s by the CPU{_waiting(outcome)}"
+    by_cpu = f"{outcome.limits.cpu:,.0f} steps/s by the CPU"
+    yield f"  limit   {by_cpu}{_crowded(outcome)}{_waiting(outcome)}"
     if outcome.found.parts:
         yield f"  parts   {_parts(outcome.found.parts)}"
     yield f"  layout  {outcome.why}"
@@ -38,6 +38,11 @@ def _costs(costs: Costs, replicas: int) -> str:
         f"{_us(costs.answer(replicas))} in batches of {replicas:,} and {_us(costs.answer(1))} "
         f"alone, learning {_us(costs.learning)}"
     )
+
+
+def _crowded(outcome: Outcome) -> str:
+    crowded = outcome.limits.crowded
+    return "" if crowded is None else f" ({crowded:,.0f} at its costs where every core computes)"
 
 
 def _waiting(outcome: Outcome) -> str:

@@ -213,6 +213,8 @@ def test_the_command_prints_one_object() -> None:
     for each in said["outcomes"]:
         assert each["ratio"] == each["reading"]["steps_per_second"] / each["limits"]["best"]
         assert 0 < each["ratio"] < 1.2
+        crowded = each["limits"]["crowded"]
+        assert crowded is None or 0 < crowded < 4 * each["limits"]["cpu"]
 
 
 @pytest.mark.parametrize(
