@@ -317,20 +317,22 @@ def _bear(line: socket.socket) -> bool:
     told, tell = os.pipe()
     between = _fork()
     if not between:
-        _LIBC.prctl(_PR_SET_NAME, _NEWBORN)  # it is no nursery, from its first moment on
         born = _fork()
-        if not born:
-            os.close(told)
-            os.close(tell)
-            return True
-        os.write(tell, _PID.pack(born))
-        os._exit(0)
+        if born:
+            if born < 0:
+                os.write(tell, _PID.pack(born))
+            os._exit(0)
+        _LIBC.prctl(_PR_SET_NAME, _NEWBORN)  # it is no nursery, from the moment it is known on
+        os.write(tell, _PID.pack(os.getpid()))
+        os.close(told)
+        os.close(tell)
+        return True
     os.close(tell)
     said = os.read(told, _PID.size) if between > 0 else _PID.pack(between)
     os.close(told)
     if between > 0:
         os.waitpid(between, 0)  # with its end the child is the other's
-    _send(line, {"pid": _PID.unpack(said)[0] if said else -errno.EAGAIN})
+    _send(line, {"pid": _PID.unpack(said)[0] if said else 0})  # nobody lives who has said nothing
     return False
 
 
