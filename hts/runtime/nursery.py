@@ -39,7 +39,7 @@ _PR_SET_CHILD_SUBREAPER, _PR_GET_CHILD_SUBREAPER = 36, 37
 _AT_ONCE = 250  # descriptors; the kernel takes 253 in one message
 _MESSAGE = 1 << 12
 _PID = struct.Struct("=i")
-_ATTEMPTS = 2
+_ATTEMPTS = 6  # somebody may kill one after the other; one that cannot live is not tried for ever
 _STREAMS = (1, 2)  # as they are now where the child is asked for
 _ROOMS = ("hts.runtime.answering", "hts.runtime.learners", "hts.runtime.learning")
 _COMMAND = "from hts.runtime import nursery; nursery.main()"
@@ -291,6 +291,7 @@ def main() -> None:
 
 def _live(parent: int, descriptors: list[int]) -> None:
     """A child's side: when the parent knows of it, be where the parent is, and do what is asked."""
+    _LIBC.prctl(_PR_SET_NAME, _NEWBORN)
     memory, held, *_ = _Cradle.descriptors = descriptors
     if not os.read(held, 1):
         os._exit(1)
@@ -318,21 +319,18 @@ def _bear(line: socket.socket) -> bool:
     between = _fork()
     if not between:
         born = _fork()
-        if born:
-            if born < 0:
-                os.write(tell, _PID.pack(born))
-            os._exit(0)
-        _LIBC.prctl(_PR_SET_NAME, _NEWBORN)  # it is no nursery, from the moment it is known on
-        os.write(tell, _PID.pack(os.getpid()))
-        os.close(told)
-        os.close(tell)
-        return True
+        if not born:
+            os.close(told)
+            os.close(tell)
+            return True
+        os.write(tell, _PID.pack(born))
+        os._exit(0)
     os.close(tell)
     said = os.read(told, _PID.size) if between > 0 else _PID.pack(between)
     os.close(told)
     if between > 0:
         os.waitpid(between, 0)  # with its end the child is the other's
-    _send(line, {"pid": _PID.unpack(said)[0] if said else 0})  # nobody lives who has said nothing
+    _send(line, {"pid": _PID.unpack(said)[0] if said else -errno.EAGAIN})
     return False
 
 

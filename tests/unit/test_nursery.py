@@ -53,6 +53,8 @@ def test_a_child_is_where_its_parent_is(
 def test_who_was_born_lives_on_without_the_nursery() -> None:
     """It may be killed, by whom ever: nobody goes with it, and the next child is born elsewhere."""
     first = Child("executor 0", children.repeat)
+    first.pipe.send(word="there")
+    assert first.hear() == {"word": "there"}, "and has a name of its own"
     (before,) = births.nurseries(os.getpid())
     os.kill(before, signal.SIGKILL)
     second = Child("executor 1", children.repeat)
@@ -65,6 +67,31 @@ def test_who_was_born_lives_on_without_the_nursery() -> None:
     finally:
         first.end()
         second.end()
+
+
+def test_one_killed_after_the_other_costs_time_and_nothing_else() -> None:
+    """Three of them, each as soon as it is there: a fourth one bears the child."""
+    killed: set[int] = set()
+
+    def kill() -> None:
+        while len(killed) < 3:
+            for pid in births.nurseries(os.getpid()) - killed:
+                os.kill(pid, signal.SIGKILL)
+                killed.add(pid)
+                one_is_gone.set()
+
+    one_is_gone = threading.Event()
+    killing = threading.Thread(target=kill)
+    killing.start()
+    one_is_gone.wait()
+    child = Child("executor 0", children.repeat)
+    try:
+        child.pipe.send(word="there")
+        assert child.hear() == {"word": "there"}
+        killing.join()
+        assert len(killed) == 3
+    finally:
+        child.end()
 
 
 def test_more_descriptors_than_the_kernel_takes_at_once() -> None:
