@@ -81,7 +81,7 @@ def test_one_killed_after_the_other_costs_time_and_nothing_else() -> None:
                 one_is_gone.set()
 
     one_is_gone = threading.Event()
-    killing = threading.Thread(target=kill)
+    killing = threading.Thread(target=kill, daemon=True)
     killing.start()
     one_is_gone.wait()
     child = Child("executor 0", children.repeat)
