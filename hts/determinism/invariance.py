@@ -59,7 +59,7 @@ def probe(policy: Policy, spaces: dict[str, Space]) -> Strategy:
         if all(_same(policy, rows, expected, order) for order in _orders(padding)):
             policy.packs = True
             policy.load(policy.vector)
-            sizes = _orders(padding)[:-2:2]  # one of each, without the largest
+            sizes = _orders(padding)[:-2:2]  # of each size one, but the largest: that takes longest
             packs = all(_same(policy, rows, expected, order) for order in sizes)
             return Strategy(padding, f"bit-equal rows in every batch padded to {padding}", packs)
     return Strategy(0, "fixed places in a batch of all replicas, for rows depend on their place")
