@@ -7,6 +7,7 @@ import re
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from hts.config import A2C, PPO, Conv, Experiment, Machine
 from hts.runtime.assemble import Updated, plan
 from hts.runtime.parallel import ParallelRun
 from hts_envs import parse
-from tests.fakes.long import LENGTH
+from tests.fakes.long import FATAL, LENGTH, MARKS
 from tests.fakes.runs import experiment, outcome
 
 LEARNING = PPO(epochs=2, minibatches=1)
@@ -119,20 +120,21 @@ def test_everybody_is_killed_at_once() -> None:
     ],
 )
 def test_the_shorter_way_back_is_taken_and_told(
-    world: str, told: str, most: int, capfd: pytest.CaptureFixture[str]
+    world: str,
+    told: str,
+    most: int,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Deep in long episodes: from the latest snapshots; what comes back wrong from one comes back
-    from its episode's begin. The run is the one that nobody disturbed."""
+    """Killed deep in long episodes, in the middle of a step: from the latest snapshots; what comes
+    back wrong from one comes back from its episode's begin. The run is that of nobody killed."""
     asked = experiment(
         f"python:tests.fakes.long:{world}", replicas=4, rollout=64, updates=27, shards=1
     )
-
-    def disturb(run: ParallelRun, update: int) -> None:
-        if update in (13, 21):
-            kill(run, f"executor {update % 2}")
-
-    found = disturbed(asked, Machine(executors=2, stepping="turns"), disturb)
     expected = outcome(asked)
+    monkeypatch.setenv(MARKS, str(tmp_path))
+    found = disturbed(asked, Machine(executors=2, stepping="turns"), lambda _run, _update: None)
     assert [u.link for u in found.updates] == [u.link for u in expected]
     assert [u.episodes for u in found.updates] == [u.episodes for u in expected]
     assert any(u.episodes for u in expected), "with what the whole episode says at its end"
@@ -140,7 +142,7 @@ def test_the_shorter_way_back_is_taken_and_told(
     steps = re.findall(
         rf"hts: executor \d: replicas are back: {told}, with (.*) steps taken again", said
     )
-    assert len(steps) == 2, said
+    assert len(steps) == len(FATAL), said
     assert all(int(each.replace(",", "")) <= most for each in steps)
 
 
