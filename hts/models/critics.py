@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from hts.config import PQL, Experiment
 from hts.determinism.keys import Purpose, key
 from hts.models.flat import Flat
+from hts.models.layers import Direct, Linear
 from hts.models.networks import activation, vectors
 from hts.models.policy import orthogonal
 from hts.models.spaces import critic_fields, vector_width
@@ -22,15 +23,15 @@ from hts_envs.contract import Observation, Spaces
 BOTH = 2
 
 
-class Critic(nn.Module):
+class Critic(Direct):
     """One of them."""
 
     def __init__(self, algo: PQL, inputs: int) -> None:
         super().__init__()
         outputs = algo.atoms if algo.critic == "categorical" else 1
         widths = [inputs, *algo.critic_hidden]
-        self.layers = nn.ModuleList(nn.Linear(*each) for each in pairwise(widths))
-        self.last = nn.Linear(widths[-1], outputs)
+        self.layers = nn.ModuleList(Linear(*each) for each in pairwise(widths))
+        self.last = Linear(widths[-1], outputs)
         self._activation = activation(algo.critic_activation)
 
     def forward(self, rows: Tensor) -> Tensor:

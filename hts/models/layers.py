@@ -32,7 +32,19 @@ def pack(network: nn.Module) -> None:
             module.pack()
 
 
-class WideLinear(nn.Linear):
+class Direct(nn.Module):
+    """One whose call is `forward` and nothing else: torch's own looks for hooks first, which takes
+    longer than a small product."""
+
+    def __call__(self, *given: Any) -> Any:
+        return self.forward(*given)
+
+
+class Linear(Direct, nn.Linear):
+    """`nn.Linear`."""
+
+
+class WideLinear(Direct, nn.Linear):
     """`nn.Linear` of rows, with parameters as they are or narrowed to the type of the rows."""
 
     _packed: Tensor | None = None
@@ -49,7 +61,7 @@ class WideLinear(nn.Linear):
         self._packed = torch.ops.mkldnn._reorder_linear_weight(self.weight.detach(), _ROWS)
 
 
-class Convolution(nn.Conv2d):
+class Convolution(Direct, nn.Conv2d):
     """`nn.Conv2d` in the precision of the images."""
 
     _packs = False

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from hts.config import Conv, Impala, Mlp
-from hts.models.layers import Convolution, WideLinear
+from hts.models.layers import Convolution, Direct, WideLinear
 from hts.models.sparse import SparseConv2d
 from hts_envs.contract import Box, Discrete, Space
 
@@ -20,6 +20,9 @@ _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": torch.relu_,
     "elu": functional.elu,  # in place, its gradient is of other bits
 }
+
+_ROWS_OF_NUMBERS = 2
+"""Axes."""
 
 Stack: TypeAlias = list[tuple[Tensor, Tensor]]
 """Weight and bias of each layer, first to last."""
@@ -37,6 +40,8 @@ def vectors(rows: Mapping[str, Tensor], spaces: Mapping[str, Space]) -> list[Ten
 
 def _vector(rows: Tensor, space: Space) -> Tensor:
     if isinstance(space, Box):
+        if rows.dtype == torch.float32 and rows.ndim == _ROWS_OF_NUMBERS:
+            return rows  # asking for that again takes as long as a layer
         return rows.reshape(len(rows), -1).float()
     if isinstance(space, Discrete):
         return functional.one_hot(rows, space.n).float()
@@ -44,7 +49,7 @@ def _vector(rows: Tensor, space: Space) -> Tensor:
     return torch.cat(hot, -1).float()
 
 
-class Dense(nn.Module):
+class Dense(Direct):
     """Fully connected layers on vectors: one stack for each head, or one for both.
 
     `together` is the width of what both heads see, where they see it joined. The layers are called
@@ -81,7 +86,7 @@ def _parameters(layers: nn.ModuleList) -> Stack:
     return list(zip(found[::2], found[1::2], strict=True))
 
 
-class Convolutions(nn.Module):
+class Convolutions(Direct):
     """The HTS-RL paper's net: 32 of 8x8/4, 64 of 4x4/2, 64 of 3x3/1.
 
     Narrow precision is that of the products alone: parameters, their gradients' sums and the
@@ -119,7 +124,7 @@ def _shares(image: Tensor, precision: torch.dtype = torch.float32) -> Tensor:
     return image.permute(0, 3, 1, 2).to(precision).mul_(1.0 / 255.0)
 
 
-class Residual(nn.Module):
+class Residual(Direct):
     """The IMPALA paper's net: stages of a convolution, a pool and two residual blocks."""
 
     def __init__(self, config: Impala, shape: tuple[int, ...]) -> None:
@@ -141,7 +146,7 @@ class Residual(nn.Module):
         return found
 
 
-class _Stage(nn.Module):
+class _Stage(Direct):
     def __init__(self, channels: int, width: int) -> None:
         super().__init__()
         self.entry = nn.Sequential(
@@ -166,7 +171,7 @@ def _block(width: int) -> nn.Sequential:
     )
 
 
-class _Last(nn.Module):
+class _Last(Direct):
     """The layer behind the convolutions, in whose output channels are last in memory."""
 
     def __init__(

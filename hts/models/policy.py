@@ -20,7 +20,7 @@ from hts.determinism.keys import Purpose, key
 from hts.models.distributions import Distribution, distribution
 from hts.models.exploring import Deterministic, Stochastic, Taught
 from hts.models.flat import Flat
-from hts.models.layers import WideLinear, pack
+from hts.models.layers import Direct, Linear, WideLinear, pack
 from hts.models.networks import Convolutions, Dense, Residual, vectors
 from hts.models.recurrent import Cell, make_cell
 from hts.models.spaces import is_image, policy_fields, vector_width
@@ -38,7 +38,7 @@ class Answer:
     state: Tensor | None = None
 
 
-class Network(nn.Module):
+class Network(Direct):
     """Images through the torso, everything else beside its features; a cell, if the model is
     recurrent; then both heads."""
 
@@ -68,7 +68,7 @@ class Network(nn.Module):
             self.cell = make_cell(experiment.recurrent, together, features)
         # Behind images, heads of MKL would be what asks for batches of sixteen rows; behind vectors
         # its short way there is what counts (hts/design/0006).
-        head = WideLinear if self.images else nn.Linear
+        head = WideLinear if self.images else Linear
         self.policy = head(features, self.distribution.size - self.distribution.scale_free)
         # What critics teach has no value of its own, and maybe a temperature for its entropy.
         self.value = None if taught else head(features, 1)
@@ -131,6 +131,7 @@ class Policy(Flat[Network]):
         super().__init__(made, torch.device(device))
         self.network = self.networks[0]
         self.distribution = self.network.distribution
+        self._is_host = self.device.type == "cpu"
         self._sees = tuple(self.network.spaces)
 
     def load(self, parameters: Tensor) -> None:
@@ -192,7 +193,7 @@ class Policy(Flat[Network]):
 
     def _tensor(self, array: Array, leading: int) -> Tensor:
         rows = torch.from_numpy(array.reshape(-1, *array.shape[leading:]))
-        return rows.to(self.device, non_blocking=True)
+        return rows if self._is_host else rows.to(self.device, non_blocking=True)
 
 
 def initial_parameters(policy: Policy, seed: int) -> Tensor:

@@ -20,11 +20,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from hts.models.layers import WideLinear
+from hts.models.layers import Direct, WideLinear
 from hts_envs.contract import Array
 
 
-class Cell(nn.Module, ABC):
+class Cell(Direct, ABC):
     """`gates` blocks of `units` rows in each weight, `kept` vectors of `units` in a state."""
 
     gates: ClassVar[int]
