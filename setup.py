@@ -77,6 +77,7 @@ setup(
     },
     install_requires=[
         "gymnasium>=1.2",
+        "lz4>=4.4",
         "msgpack>=1.2.4",
         "numpy>=2",
         "pyzmq>=26",

@@ -38,6 +38,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hts.config import Experiment
+from hts.models.spaces import is_image
 from hts_envs.contract import Array, Box, Space, Spaces
 
 ALIVE = 3
@@ -80,6 +81,7 @@ class SharedArray:
     writer: str
     reader: str
     hashed: bool = True
+    sparse: bool = False  # it is memory only where it has been written
 
 
 def storage_arrays(sizes: Sizes, spaces: Spaces) -> tuple[SharedArray, ...]:
@@ -183,11 +185,27 @@ def replay_arrays(
     """The latest windows of an off-policy run, with what its learners see of the observations.
 
     The learner writes window v in its turn v; nobody reads the place that it stands in then.
+    Images stand there compressed (hts.replay.images), all others as they are.
     """
     lead = (windows * sizes.steps, sizes.replicas)
-    shown = [(f"{kind}.{name}", s) for name, s in seen.items() for kind in ("seen", "behind")]
+    images = {name: space for name, space in seen.items() if is_image(space)}
+    others = [(name, space) for name, space in seen.items() if name not in images]
+    shown = [(f"{kind}.{name}", s) for name, s in others for kind in ("seen", "behind")]
     plain = (("reward", "float32"), ("terminated", "bool"), ("truncated", "bool"))
+    count = 2 * sizes.steps * sizes.replicas
     return (
+        *(
+            SharedArray(
+                f"images.{name}",
+                (windows, count, *space.shape),
+                "uint8",
+                "learner",
+                "learners",
+                sparse=True,
+            )
+            for name, space in images.items()
+        ),
+        *(SharedArray(f"at.{n}", (*lead, 2, 2), "int64", "learner", "learners") for n in images),
         *(SharedArray(n, (*lead, *s.shape), s.dtype, "learner", "learners") for n, s in shown),
         SharedArray("action", (*lead, *action.shape), action.dtype, "learner", "learners"),
         *(SharedArray(name, lead, dtype, "learner", "learners") for name, dtype in plain),

@@ -35,18 +35,23 @@ class Arena:
 
     @staticmethod
     def create(tables: Sequence[Sequence[SharedArray]]) -> Arena:
-        """Memory for these tables, zeroed."""
-        size = sum(_space(array) for table in tables for array in table)
+        """Memory for these tables, zeroed; that of sparse arrays is not taken yet."""
+        declared = [array for table in tables for array in table]
+        size = sum(_space(array) for array in declared if not array.sparse)
         room = available()
         if size > room.size:  # before the kernel ends other processes to make room
             raise _too_much(size, str(room))
-        descriptor = os.memfd_create("hts")
+        descriptor, begin = os.memfd_create("hts"), 0
         try:
-            os.posix_fallocate(descriptor, 0, size)
+            for array in declared:
+                if not array.sparse:
+                    os.posix_fallocate(descriptor, begin, _space(array))
+                begin += _space(array)
+            os.ftruncate(descriptor, begin)
         except OSError as error:
             os.close(descriptor)
             raise _too_much(size, str(error.strerror)) from None
-        return Arena(descriptor, size)
+        return Arena(descriptor, begin)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """How it reaches a child that is being born: the descriptor travels, the map is new."""

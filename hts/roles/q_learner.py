@@ -17,7 +17,9 @@ import numpy as np
 import torch
 
 from hts.config import PQL, Experiment
+from hts.errors import HtsError
 from hts.memory.learnt import Learnt
+from hts.memory.room import available
 from hts.memory.storage import Storage
 from hts.memory.versions import Version
 from hts.replay.ring import Ring, Span
@@ -83,6 +85,7 @@ class QLearner:
         assert storage.version == behaviour.number, "I3: learnt from with the version it names"
         clip = self.experiment.clip_rewards
         self._ring.write(updates, columns(storage, self._ring.names, clip))
+        _have_room(self._ring, updates + 1)
         at_once = self.experiment.schedule == "hts"
         if at_once:
             self._beside.take(updates, newest, self.kept.arrays()["critics"])
@@ -116,6 +119,23 @@ class QLearner:
                 f"update {updates + 1} made parameters that are not finite; a lower learning "
                 "rate, a smaller max_gradient_norm or a smaller reward_scale usually mends it"
             )
+
+
+def _have_room(ring: Ring, windows: int) -> None:
+    """Looked at whenever twice as much is written: images take memory as they come, and before the
+    kernel has to end somebody for want of it, this ends with a sentence."""
+    if windows & (windows - 1) or windows >= ring.windows:
+        return
+    grows, room = ring.grows(windows), available()
+    if grows > room.size:
+        raise HtsError(
+            f"the images of {ring.steps * ring.replicas:,} transitions will take {_mib(grows)} "
+            f"more, and {room}; train with a smaller experiment.algo.replay"
+        )
+
+
+def _mib(size: int) -> str:
+    return f"{size / 2**20:,.0f} MiB"
 
 
 def _warm(experiment: Experiment, span: Span) -> Span:

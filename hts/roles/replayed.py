@@ -16,7 +16,7 @@ from hts.determinism.keys import Purpose, key, keys
 from hts.learn.normalise import ObservationScale
 from hts.memory.storage import Rows, Storage
 from hts.models.policy import uniforms
-from hts.replay.ring import BEHIND, SEEN, Places, Ring, Span
+from hts.replay.ring import BEHIND, SEEN, Asked, Places, Ring, Span
 from hts_envs.contract import Array, Observation
 from hts_envs.randomness import uniform
 
@@ -62,11 +62,12 @@ class Replayed:
         self._noise = noise
 
     def transitions(
-        self, turn: int, updates: int, span: Span, scale: ObservationScale
+        self, turn: int, updates: int, span: Span, scale: ObservationScale, asked: Asked
     ) -> Iterator[Batch]:
         """For so many updates of the critics."""
+        n, gamma = self._algo.n_step, self._algo.gamma
         for places, chances in self._places(CRITICS, turn, updates, span):
-            found = self._ring.transitions(places, span.end, self._algo.n_step, self._algo.gamma)
+            found = self._ring.transitions(places, span.end, n, gamma, asked)
             reward = found.returns.reward * np.float32(self._algo.reward_scale)
             yield Batch(
                 scale.apply(found.seen),

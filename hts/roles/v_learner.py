@@ -29,7 +29,7 @@ from hts.memory.versions import Version
 from hts.models.critics import Critics, initial_critics
 from hts.models.exploring import Deterministic, Taught
 from hts.models.policy import Policy
-from hts.replay.ring import Ring, Span
+from hts.replay.ring import Asked, Ring, Span
 from hts.roles.replayed import Batch, Replayed
 from hts.roles.sharded import Sharded
 from hts_envs.contract import Array
@@ -65,13 +65,16 @@ class VLearner:
         )
         self._replayed = Replayed(experiment, ring, self._actions.noise)
         self._atoms = atoms_of(algo)
+        both = dict.fromkeys([*self._policy.network.spaces, *self.critics.seen])
+        self._asked = Asked(seen=tuple(self.critics.seen), behind=tuple(both))
 
     def learn(self, turn: int, span: Span, newest: Version) -> dict[str, float]:
         """All updates of a turn; what is to be told about the last of them."""
         self._policy.load(newest.parameters)
         sums = torch.zeros(len(TOLD))
         norm = torch.zeros(1)
-        for batch in self._replayed.transitions(turn, self._updates, span, newest.scale):
+        batches = self._replayed.transitions(turn, self._updates, span, newest.scale, self._asked)
+        for batch in batches:
             self.critics.gradient.zero_()
             found = self._sharded.add(batch.shards(self._shards), self._backward)
             norm = clip_norm(self.critics.gradient, self._algo.max_gradient_norm)

@@ -90,7 +90,6 @@ def misfits(shared: Shared, standing: Standing) -> Iterator[str]:
     for name, array in shared.versions.items():
         if name != "published":
             expected[f"versions.{name}"] = array[:alive]
-    expected |= _replayed(shared, standing.updates)
     for name in _stood(shared.storages[0]):
         array = shared.storages[0].arrays[name]
         frames = name.startswith("frames.")
@@ -100,7 +99,7 @@ def misfits(shared: Shared, standing: Standing) -> Iterator[str]:
     action = shared.storages[0].action
     form = {name: (array.shape, array.dtype) for name, array in expected.items()}
     form["actions"] = ((steps, *action.shape[2:]), action.dtype)
-    form |= _snapshots_form(sizes.replicas, standing)
+    form |= _snapshots_form(sizes.replicas, standing) | _replayed_form(shared, standing)
     for name in sorted({*form, *standing.arrays}):
         found = standing.arrays.get(name)
         if found is None:
@@ -140,9 +139,7 @@ def stand(shared: Shared, heard: Heard, standing: Standing) -> None:
     if shared.beside is not None:
         shared.beside.stand(standing.updates, standing.part("beside."))
         ring = _ring(shared)
-        for name, array in standing.part("replay.").items():
-            for window, column in zip(_windows(ring, standing.updates), array, strict=True):
-                ring.arrays[name][ring.place(window)] = column
+        ring.paste(_windows(ring, standing.updates), standing.part("replay."))
     shared.desk.stand(standing.updates)
     heard.began = heard.told = standing.updates
 
@@ -161,13 +158,23 @@ def _replayed(shared: Shared, updates: int) -> dict[str, Array]:
     if shared.beside is None:
         return {}
     ring, kept = _ring(shared), shared.beside.kept(updates)
-    places = [ring.place(window) for window in _windows(ring, updates)]
+    replay = ring.copy(_windows(ring, updates))
     return {
         **{f"beside.{name}": array.copy() for name, array in kept.items()},
-        **{
-            f"replay.{name}": np.stack([array[place] for place in places])
-            for name, array in ring.arrays.items()
-        },
+        **{f"replay.{name}": array for name, array in replay.items()},
+    }
+
+
+def _replayed_form(shared: Shared, standing: Standing) -> dict[str, tuple[Any, Any]]:
+    """The shapes and types of the same."""
+    if shared.beside is None:
+        return {}
+    ring, kept = _ring(shared), shared.beside.kept(standing.updates)
+    windows = len(_windows(ring, standing.updates))
+    replay = ring.form(windows, standing.part("replay."))
+    return {
+        **{f"beside.{name}": (array.shape, array.dtype) for name, array in kept.items()},
+        **{f"replay.{name}": form for name, form in replay.items()},
     }
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hts.config import A2C, PPO, Conv, Experiment, Machine
+from hts.config import A2C, PPO, PQL, Conv, Experiment, Machine
 from hts.errors import HtsError
 from hts.report.checkpoints import read, written
 from hts.report.metrics import UNREPEATED
@@ -60,6 +60,22 @@ CASES: dict[str, Experiment] = {
         updates=12,
         frame_stack=4,
         clip_rewards=1.0,
+    ),
+    "a replay with pictures": experiment(
+        "batched:ball_balance?observation=both",
+        algo=PQL(
+            batch=16,
+            replay=64,
+            warm_up=8,
+            beta_av=2,
+            critic_hidden=(16,),
+            policy_sees=("pixels",),
+            critic_sees=("observation",),
+        ),
+        model=Conv(),
+        rollout=4,
+        updates=12,
+        frame_stack=3,
     ),
     "long episodes, from snapshots": experiment(
         "python:tests.fakes.long:Long", replicas=4, rollout=128, updates=14, shards=1

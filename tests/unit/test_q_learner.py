@@ -274,8 +274,9 @@ def test_a_reward_scale_scales_what_is_learnt_and_nothing_that_is_told() -> None
         for _ in run:
             pass
         ring = ring_of(run.experiment, run._shared)
-        drawn = learner_of(run).kept._replayed
-        batch = next(drawn.transitions(5, 1, ring.span(6), run.versions[0].scale))
+        kept = learner_of(run).kept
+        drawn, scale = kept._replayed, run.versions[0].scale
+        batch = next(drawn.transitions(5, 1, ring.span(6), scale, kept._asked))
         raw = batch_of(run.experiment, ring, 0, 5, 0)
         np.testing.assert_allclose(batch.reward, raw["reward"] * 0.1, rtol=1e-5)
 

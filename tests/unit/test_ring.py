@@ -7,11 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hts.machine import Sizes, replay_arrays
-from hts.replay.ring import Places, Ring, Span
+from hts.replay.ring import Asked, Places, Ring, Span
 from hts_envs.contract import Array, Box
 
 REPLICAS, WINDOW, WINDOWS = 3, 2, 4
 GAMMA = 0.5
+NAMES = Asked(seen=("a",), behind=("a",))
 
 
 def empty() -> Ring:
@@ -55,7 +56,7 @@ def test_what_comes_out_went_in() -> None:
         span = ring.span(window + 1)
         assert span == Span(max(0, window - 3) * WINDOW, (window + 1) * WINDOW)
         places = every(span)
-        found = ring.transitions(places, span.end, 1, GAMMA)
+        found = ring.transitions(places, span.end, 1, GAMMA, NAMES)
         expected = places.steps * 10 + places.replicas
         assert (found.seen["a"] == expected[:, None]).all()
         assert (found.action[:, 0] == -expected).all()
@@ -106,7 +107,7 @@ def test_no_target_crosses_an_end_nor_the_write_pointer(seed: int, n: int, count
     ended = np.concatenate(ends)
     span = ring.span(count)
     places = every(span)
-    found = ring.transitions(places, span.end, n, GAMMA)
+    found = ring.transitions(places, span.end, n, GAMMA, NAMES)
     for row, (step, replica) in enumerate(zip(places.steps, places.replicas, strict=True)):
         total, last = 0.0, step
         for k, at in enumerate(range(step, min(step + n, span.end))):
