@@ -36,6 +36,7 @@ FLAGS = {
     "--steps": ("experiment.steps", "N", "environment steps over all replicas, such as 5e6"),
     "--envs": ("experiment.replicas", "N", "copies of the environment"),
     "--correction": ("experiment.correction", "NAME", "delayed, ratio, truncated_is or none"),
+    "--pacing": ("experiment.algo.pacing", "NAME", "of pql's updates: count, or clock"),
     "--executors": ("machine.executors", "N|auto", "processes that step environments"),
     "--actors": ("machine.actors", "N|auto", "processes that answer; 0: executors do it"),
     "--learners": ("machine.learners", "N|auto", "threads that share an update"),

@@ -125,6 +125,10 @@ def _asked(typed: argparse.Namespace) -> tuple[Config, dict[str, list[Any]]]:
         config = configure(typed.config, typed.set, [*train.flags(typed), *jitter]).config
     except BadConfig as error:
         raise BadConfig([*problems, *error.problems]) from None
+    if config.experiment.is_paced_by_clock:
+        problems.append(
+            "experiment.algo.pacing: runs that the clock paces have digests that differ"
+        )
     if problems:
         raise BadConfig(problems)
     return config, {**axes, "barrier": barriers or [config.machine.barrier]}

@@ -145,6 +145,11 @@ def _schedule(experiment: Experiment) -> Iterator[str]:
             f"experiment.correction: schedule sync has no lag, so there is nothing for "
             f"{experiment.correction!r} to correct; leave it out, or use schedule hts"
         )
+    if experiment.schedule == "sync" and experiment.is_paced_by_clock:
+        yield (
+            "experiment.algo.pacing: under schedule sync learners take turns with executors, and "
+            "the clock says nothing; use count, or schedule hts"
+        )
     if experiment.correction == "ratio" and isinstance(experiment.algo, A2C):
         yield ("experiment.correction: a2c has no ratio to clip; use truncated_is, none or delayed")
 
@@ -157,6 +162,8 @@ def _machine(config: Config) -> Iterator[str]:
             f"machine.executors: {machine.executors:,} executors for {here:,} replicas: "
             f"an executor steps at least one; use at most {here:,}"
         )
+    if machine.serial and config.experiment.is_paced_by_clock:
+        yield "machine.serial: nothing is done at once in one process; leave it out with the clock"
     yield from _dialling_in(config)
     shards = config.experiment.shard_count
     if machine.learners != "auto" and machine.learners > shards:

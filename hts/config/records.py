@@ -96,6 +96,9 @@ class PQL:
     )
     beta_av: Count = option(8, "updates of the critics for each step of all replicas (1:8)")
     beta_pv: Count = option(2, "updates of the critics for each of the policy (1:2)")
+    pacing: Literal["count", "clock"] = option(
+        "count", "clock: as many updates as there is time for, and a digest that means nothing"
+    )
     policy: Literal["deterministic", "sac"] = option(
         "deterministic", "what is learnt: one action, or a distribution whose entropy is held up"
     )
@@ -266,6 +269,11 @@ class Experiment:
     def updates(self) -> int:
         """Rollouts that are learnt from; the last one may pass `steps`."""
         return -(-self.steps // self.rows)
+
+    @property
+    def is_paced_by_clock(self) -> bool:
+        """How often is learnt follows from time, and not from this experiment."""
+        return isinstance(self.algo, PQL) and self.algo.pacing == "clock"
 
     def identity(self) -> str:
         """A hash that two runs share exactly when they must give the same digest."""

@@ -38,6 +38,8 @@ METRICS = (
     Metric("train/value", "return", "the smaller of both critics' values, mean over that batch"),
     Metric("train/critic_gradient_norm", "1", "norm of the critics' gradient before clipping"),
     Metric("train/policy_gradient_norm", "1", "norm of the policy's gradient there (pql)"),
+    Metric("train/critic_updates", "updates", "of the critics in this window (pql)"),
+    Metric("train/policy_updates", "updates", "of the policy in this window (pql)"),
     Metric("train/temperature", "return/nat", "what a nat of entropy is worth to a sac policy"),
     Metric("train/lag", "updates", "from the version that acted to the one that is learnt into"),
     Metric("train/ratio_error_first", "1", "largest |ratio - 1| of the first minibatch; exactly 0"),

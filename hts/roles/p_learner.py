@@ -21,18 +21,24 @@ from hts.memory.versions import Version
 from hts.models.critics import Critics
 from hts.models.policy import Policy
 from hts.replay.ring import Ring, Span
+from hts.roles.pace import Pace, by_count
 from hts.roles.replayed import Replayed
 from hts.roles.v_learner import atoms_of, taught
 from hts_envs.contract import Array, Observation
 
-TOLD = ("policy_loss", "entropy", "temperature", "policy_gradient_norm")
+_LOSSES = ("policy_loss", "entropy", "temperature", "policy_gradient_norm")
+TOLD = (*_LOSSES, "policy_updates")
 
 
 class PLearner:
     """The policy and its optimiser, and a copy of the critics."""
 
     def __init__(
-        self, experiment: Experiment, make_policy: Callable[[], Policy], ring: Ring
+        self,
+        experiment: Experiment,
+        make_policy: Callable[[], Policy],
+        ring: Ring,
+        pace: Pace = by_count,
     ) -> None:
         algo = experiment.algo
         assert isinstance(algo, PQL), "what is learnt from a replay"
@@ -45,7 +51,7 @@ class PLearner:
         self._optimiser = make_optimiser(
             algo.optimiser, self._policy.size, algo.optimiser_epsilon, device
         )
-        self._replayed = Replayed(experiment, ring, self._actions.noise)
+        self._replayed = Replayed(experiment, ring, self._actions.noise, pace)
         self._atoms = atoms_of(algo)
         self._names = tuple(dict.fromkeys([*self._policy.network.spaces, *self._critics.seen]))
         entropy = algo.target_entropy
@@ -58,11 +64,12 @@ class PLearner:
         if not len(span):
             return
         self._critics.load(torch.from_numpy(np.array(critics)))
-        found = [torch.zeros(len(TOLD))]
+        found, updates = torch.zeros(len(_LOSSES)), 0
         batches = self._replayed.seen(turn, self._updates, span, newest.scale, self._names)
         for seen, chances in batches:
-            found = [self._update(seen, torch.from_numpy(chances))]
-        self._told = torch.cat(found).double().cpu().numpy()
+            found = self._update(seen, torch.from_numpy(chances))
+            updates += 1
+        self._told = np.append(found.double().cpu().numpy(), updates)
 
     def _update(self, seen: Observation, chances: Tensor) -> Tensor:
         policy, algo = self._policy, self._algo

@@ -17,6 +17,7 @@ from hts.learn.normalise import ObservationScale
 from hts.memory.storage import Rows, Storage
 from hts.models.policy import uniforms
 from hts.replay.ring import BEHIND, SEEN, Asked, Places, Ring, Span
+from hts.roles.pace import Pace
 from hts_envs.contract import Array, Observation
 from hts_envs.randomness import uniform
 
@@ -54,17 +55,18 @@ class Batch:
 class Replayed:
     """Draws what one of the learners is taught with."""
 
-    def __init__(self, experiment: Experiment, ring: Ring, noise: int) -> None:
+    def __init__(self, experiment: Experiment, ring: Ring, noise: int, pace: Pace) -> None:
         assert isinstance(experiment.algo, PQL), "what is learnt from a replay"
         self._algo: PQL = experiment.algo
         self._seed = experiment.seed
         self._ring = ring
         self._noise = noise
+        self._pace = pace
 
     def transitions(
         self, turn: int, updates: int, span: Span, scale: ObservationScale, asked: Asked
     ) -> Iterator[Batch]:
-        """For so many updates of the critics."""
+        """For the updates of the critics in this turn, where so many are counted."""
         n, gamma = self._algo.n_step, self._algo.gamma
         for places, chances in self._places(CRITICS, turn, updates, span):
             found = self._ring.transitions(places, span.end, n, gamma, asked)
@@ -81,14 +83,14 @@ class Replayed:
     def seen(
         self, turn: int, updates: int, span: Span, scale: ObservationScale, names: tuple[str, ...]
     ) -> Iterator[tuple[Observation, Array]]:
-        """What was seen, for so many updates of the policy, and what its actions are drawn with."""
+        """What was seen, for those of the policy, and what its actions are drawn with."""
         for places, chances in self._places(POLICY, turn, updates, span):
             yield scale.apply(self._ring.seen(places, names)), chances
 
     def _places(
         self, whose: int, turn: int, updates: int, span: Span
     ) -> Iterator[tuple[Places, Array]]:
-        for update in range(updates):
+        for update in self._pace(turn, updates):
             named = key(self._seed, Purpose.REPLAY, whose, turn, update)
             rows = keys(named, Purpose.REPLAY, np.arange(self._algo.batch))
             drawn = uniform(rows, 1)[:, 0]

@@ -30,6 +30,7 @@ from hts.models.critics import Critics, initial_critics
 from hts.models.exploring import Deterministic, Taught
 from hts.models.policy import Policy
 from hts.replay.ring import Asked, Ring, Span
+from hts.roles.pace import Pace, by_count
 from hts.roles.replayed import Batch, Replayed
 from hts.roles.sharded import Sharded
 from hts_envs.contract import Array
@@ -46,6 +47,7 @@ class VLearner:
         make_policy: Callable[[], Policy],
         ring: Ring,
         workers: int = 1,
+        pace: Pace = by_count,
     ) -> None:
         algo = experiment.algo
         assert isinstance(algo, PQL), "what is learnt from a replay"
@@ -63,7 +65,7 @@ class VLearner:
         self._optimiser = make_optimiser(
             algo.optimiser, self.critics.size, algo.optimiser_epsilon, device
         )
-        self._replayed = Replayed(experiment, ring, self._actions.noise)
+        self._replayed = Replayed(experiment, ring, self._actions.noise, pace)
         self._atoms = atoms_of(algo)
         both = dict.fromkeys([*self._policy.network.spaces, *self.critics.seen])
         self._asked = Asked(seen=tuple(self.critics.seen), behind=tuple(both))
@@ -73,6 +75,7 @@ class VLearner:
         self._policy.load(newest.parameters)
         sums = torch.zeros(len(TOLD))
         norm = torch.zeros(1)
+        updates = 0
         batches = self._replayed.transitions(turn, self._updates, span, newest.scale, self._asked)
         for batch in batches:
             self.critics.gradient.zero_()
@@ -82,10 +85,12 @@ class VLearner:
             self.critics.vector.add_(self._optimiser.step(self.critics.gradient, rate))
             follow(self._target.vector, self.critics.vector, self._algo.tau)
             sums = torch.stack(found).sum(0)
+            updates += 1
         told = (sums / self._algo.batch).tolist()
         return {
             **{f"train/{name}": number for name, number in zip(TOLD, told, strict=True)},
             "train/critic_gradient_norm": float(norm.mean()),
+            "train/critic_updates": float(updates),
         }
 
     def arrays(self) -> dict[str, Array]:

@@ -20,6 +20,7 @@ from hts.replay.ring import Ring
 from hts.roles import p_learner
 from hts.roles.learner import Learner
 from hts.roles.p_learner import PLearner
+from hts.roles.pace import Pace, by_clock, by_count
 from hts.roles.q_learner import Beside, PTurns, QLearner
 from hts.roles.v_learner import VLearner
 from hts.runtime.shared import Shared
@@ -77,7 +78,8 @@ def learner_for(
         policy = computing.make_policy()
         return Learner(experiment, policy, computing.workers, computing.padding)
     ring = ring_of(experiment, shared)
-    critics = VLearner(experiment, computing.make_policy, ring, computing.workers)
+    pace = _pace(experiment, shared)
+    critics = VLearner(experiment, computing.make_policy, ring, computing.workers, pace)
     return QLearner(experiment, critics, ring, beside or p_turns(experiment, shared, computing))
 
 
@@ -85,8 +87,15 @@ def p_turns(experiment: Experiment, shared: Shared, computing: Computing) -> PTu
     """The P-learner's turns."""
     assert shared.beside is not None, "an off-policy run has a place for its policy"
     ring = ring_of(experiment, shared)
-    learner = PLearner(experiment, computing.make_policy, ring)
+    learner = PLearner(experiment, computing.make_policy, ring, _pace(experiment, shared))
     return PTurns(experiment, learner, ring, shared.beside)
+
+
+def _pace(experiment: Experiment, shared: Shared) -> Pace:
+    """How many updates a turn of an off-policy run has."""
+    if experiment.is_paced_by_clock:
+        return by_clock(shared.desk.is_complete, experiment.updates)
+    return by_count
 
 
 def ring_of(experiment: Experiment, shared: Shared) -> Ring:

@@ -128,14 +128,15 @@ class _Training:
             record.path / "checkpoints", every=machine.checkpoint_every, most=machine.checkpoints
         )
         self._metrics: dict[str, float] = {}
-        self._marks: list[str] = []  # why the digest is not that of an undisturbed run
+        # Why no undisturbed run has this digest.
+        self._marks = [_FREE] if found.experiment.is_paced_by_clock else []
         self._troubles: set[str] = set()
         self._telling: Telling
 
     def take(self, facts: Mapping[str, Any]) -> None:
         """Go on with what the run had counted, and been marked with."""
         self.progress.take(facts["progress"])
-        self._marks += facts["interrupted"]
+        self._marks = list(facts["interrupted"])
 
     def close(self) -> None:
         """End the evaluation, however far it has come."""
@@ -312,10 +313,15 @@ def _how(run: SerialRun | ParallelRun) -> dict[str, Any]:
     }
 
 
+_FREE = "the clock paced its updates (algo.pacing), so that the digest means nothing"
+
+
 def _schedule(experiment: Experiment) -> str:
     """Which versions an update reads, in words."""
     if isinstance(experiment.algo, PQL):
         counts = f"1:{experiment.algo.beta_av} and 1:{experiment.algo.beta_pv} as counts"
+        if experiment.is_paced_by_clock:
+            counts = "as many updates as there is time for: the digest means nothing"
         if experiment.schedule == "sync":
             return f"sync: executors, V-learner and P-learner in turn, {counts}"
         return f"hts: executors, V-learner and P-learner at once, one window apart, {counts}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -42,11 +43,14 @@ class Small(World):
     accident. The seed decides how long an episode is and which of both flags ends it.
     """
 
-    def __init__(self, action: str = "one", agents: int = 1, length: int = 9) -> None:
+    def __init__(
+        self, action: str = "one", agents: int = 1, length: int = 9, takes: float = 0.0
+    ) -> None:
         seen: dict[str, Space] = {"numbers": Box((3,)), "symbol": Discrete(5), "clock": Box(())}
         self.spaces = Spaces(seen, ACTIONS[action], agents)
         self.traits = Traits()
         self.length = length
+        self.takes = takes  # seconds of a step
         self.tally = Tally()
         self.seed = 0
 
@@ -67,6 +71,7 @@ class Small(World):
     def step(self, action: Array) -> Step:
         space = self.spaces.action
         assert action.shape == (self.spaces.agents, *space.shape), f"an action of {action.shape}"
+        time.sleep(self.takes)
         if isinstance(space, Box):
             assert np.all(action >= np.asarray(space.low)), "below the bounds"
             assert np.all(action <= np.asarray(space.high)), "above the bounds"

@@ -63,6 +63,19 @@ def test_a_run_says_how_its_world_is_played(tmp_path: Path) -> None:
     assert "sticky actions 0.25, 1 to 7 no-ops at the start" in line
 
 
+def test_a_run_that_the_clock_paces_says_what_its_digest_is_worth(tmp_path: Path) -> None:
+    """At its begin, at its end and in its record."""
+    counts = ("batch=8", "replay=256", "warm_up=4", "rollout=4", "critic_hidden=8")
+    sets = [word for each in counts for word in ("--set", each)]
+    path = tmp_path / "run"
+    typed = ("--config", "pql-pendulum", "--pacing", "clock", "--steps", "512", "--evaluate", "0")
+    said = train(*typed, *sets, "--run-dir", str(path))
+    assert said.returncode == 0, said.stderr
+    assert said.stderr.count("the digest means nothing") == 2, said.stderr
+    (mark,) = read(path / "result.json")["interrupted"]
+    assert "the clock paced its updates" in mark
+
+
 def test_there_is_a_line_for_each_update(record: Path) -> None:
     """4,096 steps in rollouts of 128: 32 lines in both records, with what is promised in each."""
     digests, metrics = lines(record / "digests.jsonl"), lines(record / "metrics.jsonl")
