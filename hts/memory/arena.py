@@ -81,7 +81,7 @@ def _attach(descriptor: Any, size: int) -> Arena:
 def _too_much(size: int, why: str) -> HtsError:
     return HtsError(
         f"{size / 2**20:,.0f} MiB of shared memory cannot be had ({why}); "
-        "train with fewer replicas or a shorter rollout"
+        "train with fewer replicas, a shorter rollout or a smaller replay"
     )
 
 

@@ -1,6 +1,7 @@
-"""A table or figure of the HTS-RL paper from runs of this machine, the paper's numbers beside ours.
+"""A table or figure of a paper from runs of this machine; tables with the paper's numbers beside.
 
     tools/reproduce hts-rl-table4 [--scale small|full] [--seeds 0..4] [--env ENV] [--out DIR]
+    tools/reproduce pql-figure3
 
 `small` ends after minutes on two cores, and says what of `full` it leaves out: rows, games, seeds,
 steps. `full` makes the paper's steps and seeds: hours for each run on two cores. A run that is
@@ -150,7 +151,8 @@ def ended(command: Sequence[str | Path]) -> int:
 
 def show(flags: Sequence[str], folders: Sequence[Path], folder: Path) -> int:
     """A table, or a picture with its numbers, of these runs alone."""
-    picture = [] if "--table" in flags else ["--out", folder / f"{flags[0].strip('-')}.png"]
+    name = "-".join(re.findall("[a-z]+", " ".join(flags)))
+    picture = [] if "--table" in flags else ["--out", folder / f"{name}.png"]
     code = ended([TOOLS / "hts-plot", *folders, *flags, *picture])
     print(flush=True)
     return code

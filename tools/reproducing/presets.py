@@ -1,4 +1,4 @@
-"""What belongs to each table and figure of the HTS-RL paper: environments, arms, sizes.
+"""What belongs to each table and figure of the papers: environments, arms, sizes.
 
 A run is made for each environment, arm and seed. `small` names what of that a machine with two
 cores gets done in minutes; whatever it lacks of `full` is said, since it follows from both.
@@ -46,6 +46,7 @@ SCHEDULES = {name: f"--schedule {name}" for name in ("sync", "hts")}
 BARRIER = {**SCHEDULES, "hts_barrier": "--schedule hts_barrier"}
 SHAPES = ("16", "4", "1", "0.5", "0.25")  # of gamma distributions: variances 1.6 to 100 ms²
 REPLICAS = ("1", "2", "4", "8", "16")
+NOISES = ("0.2", "0.4", "0.6", "0.8")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +87,64 @@ FIGURE_3 = Command(
     "claims 1 and 2: time over variance and interval, latency over actors (no runs)",
     ("hts-simulate", "--claims"),
 )
+
+_BALL = ("batched:ball_balance",)
+_FULL = Scale(steps=10_000_000, flags="--config pql-paper-ball-balance")
+_SMALL = Scale(steps=200_000, flags="--config pql-ball-balance", seeds="0")
+_SMALLER = (
+    "256 replicas and smaller networks and batches than the paper's, on the one task of its that "
+    "needs no simulator of contacts; other tasks may order the curves otherwise."
+)
+
+
+def _curves(about: str, arms: Mapping[str, str], says: str = "") -> Preset:
+    """A figure of Parallel Q-Learning's paper: what policies reach, over time and over steps."""
+    return Preset(
+        about=about,
+        envs=_BALL,
+        arms=arms,
+        flags="",
+        show=("--x time --y eval/return", "--x steps --y eval/return"),
+        full=_FULL,
+        small=_SMALL,
+        says=f"{says} {_SMALLER}".strip(),
+    )
+
+
+PQL_PRESETS: Mapping[str, Preset] = {
+    "pql-figure3": _curves(
+        "figures 3, C.4, C.5: PQL, PQL-D and PQL+SAC beside DDPG(n), SAC(n) and PPO",
+        {
+            "pql": "",
+            "pql-d": "--set critic=categorical",
+            "pql-sac": "--set algo.policy=sac",
+            "ddpg-n": "--schedule sync",
+            "sac-n": "--schedule sync --set algo.policy=sac",
+            "ppo": "--algo ppo --set rollout=16 --set epochs=5",
+        },
+        "All make the same steps, PPO in a tenth of the time.",
+    ),
+    "pql-figure4": _curves(
+        "figure 4: mixed exploration beside one noise for all replicas",
+        {"mixed": "", **{s: f"--set noise_low={s} --set noise_high={s}" for s in NOISES}},
+    ),
+    "pql-figure6": _curves(
+        "figure 6: updates of the critics for each of the policy",
+        {n: f"--set beta_pv={n}" for n in ("1", "2", "4")},
+    ),
+    "pql-figure7": _curves(
+        "figure 7: updates of the critics for each step",
+        {n: f"--set beta_av={n}" for n in ("2", "4", "8", "12")},
+    ),
+    "pql-figureC2": _curves(
+        "figure C.2: ratios as counts, and paced by the clock alone",
+        {pacing: f"--pacing {pacing}" for pacing in ("count", "clock")},
+    ),
+    "pql-figureC3": _curves(
+        "figure C.3: rewards that a target adds up",
+        {n: f"--set n_step={n}" for n in ("1", "3", "5")},
+    ),
+}
 
 _A2C, _PPO = "--algo a2c", "--algo ppo"
 _MEANINGLESS = "After so few steps scores mean nothing yet: `--scale full` learns."
@@ -201,4 +260,5 @@ PRESETS: Mapping[str, Preset] = {
         ),
         says="Simulators that compute are no faster with more replicas than there are cores.",
     ),
+    **PQL_PRESETS,
 }
