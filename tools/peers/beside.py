@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hts.report import policies
 from hts.scratch import scratch
 
 from . import homes, run
@@ -141,7 +142,7 @@ def our_curve(lines: Sequence[dict[str, Any]], made: dict[int, float]) -> list[P
 
 def _thinned(directory: Path, made: dict[int, float], task: Task) -> int:
     """Keep the versions that are judged, and say how many those are."""
-    there = {int(path.stem): path for path in sorted((directory / "policies").iterdir())}
+    there = policies.written(directory / policies.FOLDER)
     updates = [update for update in there if update in made]
     places = judged([made[update] for update in updates], task.every, task.seconds)
     kept = {updates[place] for place in places}
