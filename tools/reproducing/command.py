@@ -34,6 +34,7 @@ from tools.reproducing.presets import FIGURE_3, PRESETS, Preset, Scale
 
 COMMANDS = {"hts-rl-figure3": FIGURE_3}
 SCALES = ("small", "full")
+CURVES = ("--x",)  # pictures whose lines are called as the runs' directories are
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,10 @@ def reproduce(typed: argparse.Namespace) -> int:
             return code
     code = 0
     for flags in preset.show:
-        code = max(code, show(flags.split(), [each.folder for each in made], folder))
+        asked = flags.split()
+        if asked[0] in CURVES:
+            asked += ["--labels", ",".join(part.arms or preset.arms)]
+        code = max(code, show(asked, [each.folder for each in made], folder))
     for line in left_out(preset, part, env=typed.env, seeds=seeds):
         print(f"{scale}: {line}")
     return code
@@ -151,7 +155,7 @@ def ended(command: Sequence[str | Path]) -> int:
 
 def show(flags: Sequence[str], folders: Sequence[Path], folder: Path) -> int:
     """A table, or a picture with its numbers, of these runs alone."""
-    name = "-".join(re.findall("[a-z]+", " ".join(flags)))
+    name = "-".join(flags[:2] if flags[0] in CURVES else flags).strip("-")
     picture = [] if "--table" in flags else ["--out", folder / f"{name}.png"]
     code = ended([TOOLS / "hts-plot", *folders, *flags, *picture])
     print(flush=True)

@@ -120,7 +120,7 @@ PQL_PRESETS: Mapping[str, Preset] = {
             "pql-sac": "--set algo.policy=sac",
             "ddpg-n": "--schedule sync",
             "sac-n": "--schedule sync --set algo.policy=sac",
-            "ppo": "--algo ppo --set rollout=16 --set epochs=5",
+            "ppo": "--algo ppo --set rollout=16 --set epochs=5 --evaluate 2",
         },
         "All make the same steps, PPO in a tenth of the time.",
     ),
