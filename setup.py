@@ -76,6 +76,7 @@ setup(
         "hts_configs": ["*.yaml", "*/*.yaml"],
     },
     install_requires=[
+        "blake3>=1.0",
         "gymnasium>=1.2",
         "lz4>=4.4",
         "msgpack>=1.2.4",

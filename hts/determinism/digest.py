@@ -3,15 +3,21 @@
 For each rollout, what each replica did is hashed by itself, field by field; the hashes are folded
 in replica order, then the parameters that were learnt from it. Two runs are the same run exactly
 as far as their chains agree.
+
+The hash is BLAKE3: behind the 7 MB of parameters of a small convolutional net it takes a seventh of
+the time of the standard library's, where every update has to wait for it.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from blake3 import blake3
+
 from hts.memory.storage import Storage
+from hts_envs.contract import Array
 
 _SIZE = 16
 _MARKS = 64
@@ -41,9 +47,9 @@ class Digest:
         found.updates, found.chain = updates, chain
         return found
 
-    def fold(self, rollout: str, parameters: bytes) -> Link:
+    def fold(self, rollout: str, parameters: Array) -> Link:
         """Append one update: the rollout that it read and the parameters that it made."""
-        return self.follow(rollout, _hashed(parameters))
+        return self.follow(rollout, _hashed(_bytes(parameters)))
 
     def follow(self, rollout: str, parameters: str) -> Link:
         """The same for parameters whose hash is known."""
@@ -54,23 +60,20 @@ class Digest:
 
 def rollout_digest(replicas: Iterable[bytes]) -> str:
     """The parts of all replicas, in replica order."""
-    whole = hashlib.blake2b(digest_size=_SIZE)
-    for part in replicas:
-        whole.update(part)
-    return whole.hexdigest()
+    return _hashed(b"".join(replicas))
 
 
 def replica_digest(storage: Storage, replica: int) -> bytes:
     """What one replica saw and did; the frame behind the last step belongs to the next rollout."""
-    part = hashlib.blake2b(digest_size=_SIZE)
+    part = blake3()
     history, steps = storage.sizes.history, storage.sizes.steps
     for declared in storage.declared:
         if not declared.hashed:
             continue
         mine = storage.arrays[declared.name][replica]
         first = history if declared.name.startswith("frames.") else 0
-        part.update(mine[first : first + steps].data)
-    return part.digest()
+        part.update(_bytes(mine[first : first + steps]))
+    return part.digest(length=_SIZE)
 
 
 def marks(replicas: Sequence[bytes]) -> str:
@@ -87,5 +90,11 @@ def marked(replicas: int) -> list[range]:
     ]
 
 
-def _hashed(content: bytes) -> str:
-    return hashlib.blake2b(content, digest_size=_SIZE).hexdigest()
+def _hashed(content: bytes | memoryview) -> str:
+    return blake3(content).hexdigest(length=_SIZE)
+
+
+def _bytes(array: Array) -> memoryview:
+    """The same memory."""
+    assert array.flags.c_contiguous, "what is hashed lies there in one piece"
+    return array.reshape(-1).view(np.uint8).data

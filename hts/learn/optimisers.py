@@ -89,6 +89,12 @@ def clip_norm(gradient: Tensor, limit: float, parts: int = 1) -> Tensor:
     return torch.stack(norms)
 
 
+def is_finite(vector: Tensor) -> bool:
+    """Whether all numbers are. Their sum tells in a tenth of the time: where it is, they are;
+    where it is not, they may only have been too large for it."""
+    return bool(vector.sum().isfinite()) or bool(torch.isfinite(vector).all())
+
+
 def delayed(newest: Tensor, start: Tensor, reached: Tensor) -> Tensor:
     """The way that an algorithm went from `start` to `reached`, taken from `newest`:
 

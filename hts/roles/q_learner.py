@@ -18,6 +18,7 @@ import torch
 
 from hts.config import PQL, Experiment
 from hts.errors import HtsError
+from hts.learn.optimisers import is_finite
 from hts.memory.learnt import Learnt
 from hts.memory.room import available
 from hts.memory.storage import Storage
@@ -114,7 +115,7 @@ class QLearner:
 
     def _finite(self, parameters: torch.Tensor, updates: int) -> None:
         critics = torch.from_numpy(self.kept.arrays()["critics"])
-        if not (bool(torch.isfinite(parameters).all()) and bool(torch.isfinite(critics).all())):
+        if not (is_finite(parameters) and is_finite(critics)):
             raise FloatingPointError(
                 f"update {updates + 1} made parameters that are not finite; a lower learning "
                 "rate, a smaller max_gradient_norm or a smaller reward_scale usually mends it"

@@ -94,7 +94,7 @@ class Learning:
         if self._keep is not None:
             self._keep.learnt(rollout, learnt)
         self._write(made)
-        link = self._digest.fold(rollout_digest(parts), learnt.tobytes())
+        link = self._digest.fold(rollout_digest(parts), learnt)
         replicas = [part.hex() for part in parts]
         written = self._written(rollout + 1)
         tell(link=dataclasses.asdict(link), told=told, replicas=replicas, policies=written)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from hts.learn.optimisers import Adam, RmsProp, clip_norm, delayed, make_optimiser
+from hts.learn.optimisers import Adam, RmsProp, clip_norm, delayed, is_finite, make_optimiser
 from hts_envs.contract import Array
 
 
@@ -94,6 +94,23 @@ def test_each_part_has_a_norm_of_its_own() -> None:
     torch.testing.assert_close(norms, torch.tensor([5.0, 0.5]))
     torch.testing.assert_close(gradient, torch.tensor([0.36, 0.48, 0.3, 0.4]))
     assert torch.equal(gradient[2:], torch.tensor([0.3, 0.4]))
+
+
+@pytest.mark.parametrize(
+    ("odd", "expected"),
+    [
+        ((), True),
+        ((math.inf,), False),
+        ((math.nan,), False),
+        ((math.inf, -math.inf), False),
+        ((3e38, 3e38, 3e38), True),
+    ],
+)
+def test_it_is_seen_what_is_not_finite(odd: tuple[float, ...], expected: bool) -> None:
+    """Also where the sum of large numbers is not, though each of them is."""
+    vector = torch.ones(1000)
+    vector[100 : 100 + len(odd)] = torch.tensor(odd)
+    assert is_finite(vector) is expected
 
 
 def test_a_delayed_update_takes_the_way_and_not_the_place() -> None:
