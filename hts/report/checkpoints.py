@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from hts.report.sealed import Sealed, seal, unseal
+from hts.report.sealed import Sealed, seal, sweep, unseal
 
 KIND = "checkpoint"
 _ENDING = ".safetensors"
@@ -25,8 +25,7 @@ class Checkpoints:
     def __init__(self, folder: Path, *, every: float, most: int) -> None:
         self.trouble: str | None = None  # why the last one is not there
         folder.mkdir(exist_ok=True)
-        for left in folder.glob(f".*{_ENDING}"):  # by a run that was killed
-            left.unlink()
+        sweep(folder)
         self._folder = folder
         self._every = every
         self._most = most

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from hts.config import Experiment, Machine
 from hts.report import checkpoints
 from hts.report.say import say
-from hts.report.sealed import Damaged, Sealed, seal, unseal
+from hts.report.sealed import Damaged, Sealed, seal, sweep, unseal
 from hts_envs.contract import Array
 
 if TYPE_CHECKING:  # torch, which some who only look at files do without
@@ -58,6 +58,7 @@ class Writer:
         self.latest = -1  # the update whose version is being written, or was written last
         self._policies = policies
         self._folder = Path(policies.folder)
+        sweep(self._folder)
         self._experiment = experiment
         self._writing: threading.Thread | None = None
         self._written: deque[int] = deque()  # by the thread

@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,13 @@ class Damaged(HtsError):
     def __init__(self, path: Path, what: str) -> None:
         super().__init__(f"{path}: {what}")
         self.what = what
+
+
+def sweep(folder: Path) -> None:
+    """Take away what somebody who was killed has left half-written."""
+    for left in folder.glob(".*"):
+        with suppress(OSError):  # where nothing can be taken away, nothing can be written either
+            left.unlink()
 
 
 def seal(path: Path, kind: str, held: Sealed) -> None:

@@ -176,7 +176,8 @@ def updates(running: SerialRun) -> Iterator[Updated]:
 @pytest.mark.parametrize("schedule", ["hts", "sync"])
 def test_a_successor_writes_what_its_predecessor_could_not(tmp_path: Path, schedule: str) -> None:
     """From every standing at which a policy might be missing, the files are those of a run that
-    nobody touched: in the update that made it, and as long as its version is alive."""
+    nobody touched: in the update that made it, and as long as its version is alive. What the
+    predecessor had written half of is gone."""
     asked = runs.experiment(updates=6, schedule=schedule, normalise_observations=True)
     first, second = tmp_path / "first", tmp_path / "second"
     for path in (first, second):
@@ -191,12 +192,15 @@ def test_a_successor_writes_what_its_predecessor_could_not(tmp_path: Path, sched
     for standing in standings[:-1]:
         assert standing is not None
         shutil.rmtree(second / "policies", ignore_errors=True)
+        (second / "policies").mkdir()
+        (second / "policies" / ".000000003.safetensors").touch()
         for _ in updates(serial(asked, second, standing, **every)):
             pass
         alive = 1 if schedule == "hts" else 0
         expected = [u for u in (2, 4, 6) if u >= standing.updates - alive]
         assert list(policies.written(second / "policies")) == expected
         assert contents(second).items() <= files.items()
+        assert not list(second.rglob(".*"))
 
 
 def test_the_newest_are_kept(tmp_path: Path) -> None:
