@@ -8,6 +8,7 @@ With a mean of 0 the step is instant: a few microseconds, for measuring everythi
 Observations are a function of (seed, step, last action): a fixed pattern, shifted by a word mixed
 from these three. Their first element is the clue: 0 for the first action and the largest value
 for the last, others evenly between. Reward is 1 for the action that the clue asks for, else 0.
+With `control=number` an action is a number in [-1, 1], for algorithms that need one.
 
 One world and one row of the batched form with the same seed and actions see the same bytes. A
 step of the batched form takes the longest of its rows' durations asleep, and their sum burning.
@@ -68,6 +69,9 @@ class SleeperOptions:
         "geometric", "distribution of the lengths"
     )
     actions: Annotated[int, Range(2)] = option(2, "how many actions there are")
+    control: Literal["choice", "number"] = option(
+        "choice", "what says which: a choice, or a number in [-1, 1], cut into as many equal parts"
+    )
     batch: bool = option(False, "step all replicas behind one call", changes_result=False)
 
 
@@ -100,6 +104,7 @@ class SleeperWorld(World):
         self._clue = (0,) * self._pattern.ndim
         self._clues = _clues(options)
         self._waits = options.mean > 0
+        self._is_number = options.control == "number"
         self._durations: list[float] = []
         self._tally = Tally()
         self._asked = 0
@@ -112,6 +117,8 @@ class SleeperWorld(World):
     def step(self, action: Array) -> Step:
         until = self._until() if self._waits else 0.0
         played = action.item()
+        if self._is_number:
+            played = int(_parts(np.float64(played), self._options.actions))
         assert 0 <= played < self._options.actions, f"action {played} is not in the action space"
         reward = 1.0 if played == self._asked else 0.0
         self._tally.add(reward)
@@ -200,7 +207,9 @@ class BatchedSleeperWorld(BatchedWorld):
         sleeping = self._options.work == "sleep"
         begun = time.perf_counter() if sleeping else time.thread_time()
         until = begun + self._duration() if self._options.mean > 0 else 0.0
-        played = action[:, 0]
+        played = action.reshape(self.replicas)
+        if self._options.control == "number":
+            played = _parts(played.astype(np.float64), self._options.actions)
         assert ((played >= 0) & (played < self._options.actions)).all(), "an impossible action"
         reward = (played == self._asked).astype(np.float32)
         self._tally.add(reward)
@@ -290,6 +299,12 @@ def _words(bases: Array, steps: Array, played: Array) -> Array:
     return np.asarray(words ^ (words >> np.uint64(32)))
 
 
+def _parts(numbers: Any, actions: int) -> Any:
+    """Which of so many equal parts of [-1, 1] these lie in; the last one has its upper end."""
+    assert (abs(numbers) <= 1.0).all(), "an impossible action"
+    return np.minimum(np.floor((numbers + 1.0) * 0.5 * actions), actions - 1).astype(np.int64)
+
+
 def _clues(options: SleeperOptions) -> list[float]:
     last = options.actions - 1
     if options.dtype == "uint8":
@@ -300,7 +315,9 @@ def _clues(options: SleeperOptions) -> list[float]:
 def _spaces(options: SleeperOptions) -> Spaces:
     high = 255.0 if options.dtype == "uint8" else 1.0
     seen = Box(options.observation, options.dtype, 0.0, high)
-    return Spaces({"observation": seen}, Discrete(options.actions))
+    number = Box((1,), "float32", -1.0, 1.0)
+    action = number if options.control == "number" else Discrete(options.actions)
+    return Spaces({"observation": seen}, action)
 
 
 def _pass_time(work: str, until: float) -> None:

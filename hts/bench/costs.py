@@ -60,17 +60,21 @@ class Budget:
 
 def measure(found: Plan, spec: Spec, budget: Budget = Budget()) -> Costs:
     """Everything, with worlds of its own that are closed before the network is looked at."""
+    return with_networks(found, measure_worlds(found, spec, budget), budget)
+
+
+def measure_worlds(found: Plan, spec: Spec, budget: Budget) -> StepCosts:
+    """The costs of stepping alone."""
     replicas = found.experiment.replicas
     worlds = [
         make(spec, Place(first, replicas if spec.batched else 1, 0))
         for first in range(1 if spec.batched else min(budget.worlds, replicas))
     ]
     try:
-        step = measure_steps(worlds, budget.steps)
+        return measure_steps(worlds, budget.steps)
     finally:
         for world in worlds:
             world.close()
-    return with_networks(found, step, budget)
 
 
 def with_networks(found: Plan, step: StepCosts, budget: Budget) -> Costs:

@@ -20,7 +20,7 @@ import math
 import os
 from dataclasses import dataclass
 
-from hts.bench.costs import Budget, Costs, measure
+from hts.bench.costs import Budget, Costs, measure, measure_worlds
 from hts.config import Experiment, Machine
 from hts.runtime.assemble import Plan
 from hts.runtime.crew import blocks_for
@@ -61,15 +61,22 @@ def auto(found: Plan, spec: Spec, machine: Machine) -> Layout:
         why = f"simulators dial in at {machine.listen}"
         return _filled(machine, found.experiment, 1, why=why)
     there = There(len(os.sched_getaffinity(0)), spec.batched, found.device)
-    replayed = bool(found.experiment.windows)
-    if replayed or spec.batched or found.device != "cpu" or spec.family.name in _UNMEASURED:
+    if spec.batched or found.device != "cpu" or spec.family.name in _UNMEASURED:
         return choose(machine, found.experiment, there)
     try:
-        costs = measure(found, spec, LOOK)
+        costs = _look(found, spec)
     except Exception as error:  # it will raise where it is run, and be told from there
         chosen = choose(machine, found.experiment, there)
         return Layout(chosen.machine, f"{chosen.why} (not measured: {type(error).__name__})")
     return choose(machine, found.experiment, there, costs)
+
+
+def _look(found: Plan, spec: Spec) -> Costs:
+    """What a choice depends on: with a replay, whether steps wait, since each of its two learners
+    has a core, whatever it costs."""
+    if not found.experiment.windows:
+        return measure(found, spec, LOOK)
+    return Costs(measure_worlds(found, spec, LOOK), {1: 0.0}, 0.0)
 
 
 def choose(
@@ -82,14 +89,15 @@ def choose(
     if there.device != "cpu":
         why = f"one actor on {there.device} answers {many} executors"
         return _filled(asked, experiment, many, actors=1, why=why)
-    if experiment.windows:
+    waits = costs is not None and costs.step.waiting > _WAITING and asked.stepping != "turns"
+    if experiment.windows and not waits:
         few = max(1, min(many, there.cores - _Q_LEARNERS))
         why = "two learners keep a core each busy"
         return _filled(asked, experiment, few, why=why)
     if costs is None:
         return _filled(asked, experiment, many, why="an executor for each core")
     step = costs.step
-    if step.waiting > _WAITING and asked.stepping != "turns":
+    if waits:
         few, load = _for_waiting(experiment, there, costs)
         why = (
             f"a step takes {_ms(step.mean)} and waits {step.waiting:.0%} of it, so every replica "

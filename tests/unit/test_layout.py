@@ -9,7 +9,7 @@ import pytest
 
 from hts.bench.costs import Costs
 from hts.bench.walks import StepCosts
-from hts.config import Experiment, Machine
+from hts.config import PQL, Experiment, Machine
 from hts.runtime.assemble import plan
 from hts.runtime.layout import Layout, There, auto, choose
 from hts_envs.registry import parse
@@ -65,6 +65,19 @@ def test_in_turn_every_core_steps() -> None:
     tiny = costs(2e-6, answer=2e-6, learning=18e-6)
     assert who(chosen(tiny)) == (1, 0, 1, "turns")
     assert who(chosen(tiny, schedule="sync")) == (2, 0, 1, "turns")
+
+
+def test_beside_a_replay_steps_that_wait_get_a_thread_each_too() -> None:
+    """Two learners have a core each; what waits needs none, and what computes gets what is left."""
+    asked = Experiment(algo=PQL(), replicas=16)
+    found = choose(Machine(), asked, TWO_CORES, costs(5e-3, cpu=40e-6))
+    assert who(found) == (1, 0, 16, "threads")
+    assert who(choose(Machine(), asked, There(cores=4), costs(5e-3))) == (2, 0, 1, "turns")
+    sleeper = Experiment(env="sleeper:?control=number&mean=2", algo=PQL(batch=8), replicas=4)
+    assert who(auto(plan(sleeper, parse(sleeper.env), "cpu"), parse(sleeper.env), Machine())) == (
+        *(1, 0, 4),
+        "threads",
+    )
 
 
 def test_steps_that_wait_get_a_thread_each() -> None:

@@ -175,6 +175,26 @@ class TestEpisodes:
         assert result.terminated
         assert result.facts == {"return": 150.0, "length": 300.0}
 
+    @pytest.mark.parametrize(
+        ("number", "choice"), [(-1.0, 0), (-0.35, 0), (-0.33, 1), (0.33, 1), (0.34, 2), (1.0, 2)]
+    )
+    def test_a_number_is_the_part_that_it_lies_in(self, number: float, choice: int) -> None:
+        """Of three: the same bytes and rewards as the choice, alone and behind one call."""
+        name = "mean=0&length=90&lengths=fixed&actions=3"
+        chosen, drawn = build(name), build(f"{name}&control=number")
+        batch = build_batch(f"{name}&control=number", 2)
+        seeds = np.full(2, 4, np.uint64)
+        first = [chosen.reset(4), drawn.reset(4), batch.reset(np.arange(2), seeds)]
+        assert len({seen["observation"][:1].tobytes() for seen in first}) == 1
+        number_of_two = np.full((2, 1, 1), number, np.float32)
+        for _ in range(80):
+            by_choice = chosen.step(np.array([choice]))
+            by_number = drawn.step(np.array([[number]], np.float32))
+            by_row = batch.step(number_of_two)
+            assert by_choice.reward == by_number.reward == by_row.reward[0]
+            seen = [each.observation["observation"] for each in (by_choice, by_number, by_row)]
+            assert len({each[:1].tobytes() for each in seen}) == 1
+
     @pytest.mark.parametrize("lengths", ["geometric", "uniform", "fixed"])
     def test_lengths_have_the_asked_mean_and_spread(self, lengths: Any) -> None:
         """Lengths are at least 1, with the mean and the variance of their distribution."""
