@@ -127,7 +127,7 @@ def _asked(typed: argparse.Namespace) -> tuple[Config, dict[str, list[Any]]]:
         raise BadConfig([*problems, *error.problems]) from None
     if config.experiment.is_paced_by_clock:
         problems.append(
-            "experiment.algo.pacing: runs that the clock paces have digests that differ"
+            "experiment.algo.pacing: runs that the clock paces have digests that differ; use count"
         )
     if problems:
         raise BadConfig(problems)

@@ -44,7 +44,7 @@ class Damaged(HtsError):
 
 def sweep(folder: Path) -> None:
     """Take away what somebody who was killed has left half-written."""
-    for left in folder.glob(".*"):
+    for left in folder.glob(".*.safetensors"):
         with suppress(OSError):  # where nothing can be taken away, nothing can be written either
             left.unlink()
 

@@ -67,6 +67,28 @@ def test_a_tool_is_its_job_once_everything_is_there(
     assert result.returncode == 7
 
 
+def test_a_measuring_tool_runs_with_the_python_of_its_checkout(
+    checkout: Path, tmp_path: Path
+) -> None:
+    """From any folder, too, and through a link."""
+    link, python = tmp_path / "conv", checkout / ".venv" / "bin" / "python"
+    link.symlink_to(checkout / "tools" / "conv_cost")
+    python.unlink()
+    shutil.copy(python.with_name("hts-train"), python)
+    assert _bash("level=run; record_ready", checkout).returncode == 0
+    result = _call(link, "--rows", "a b", folder=tmp_path)
+    assert result.stdout == f"python|{link}|--rows|a b|"
+    assert (result.stderr, result.returncode) == ("", 7)
+
+
+def test_no_tool_is_without_set_up() -> None:
+    """Whatever can be called there sources it, or begins with the checkout's Python."""
+    for path in (ROOT / "tools").iterdir():
+        if path.is_file() and os.access(path, os.X_OK) and path.name != "setup.sh":
+            text = path.read_text(encoding="utf-8")
+            assert "setup.sh" in text or "/python" in text.splitlines()[0], path.name
+
+
 def test_a_tool_can_be_called_through_a_link(checkout: Path, tmp_path: Path) -> None:
     """A link in somebody's own folder of commands finds the checkout."""
     link = tmp_path / "hts-train"

@@ -174,8 +174,8 @@ def test_versions_that_are_not_judged_are_not_played(tmp_path: Path) -> None:
     """One is made in every second, and judged are those of every second one and the last; what the
     end of the run has left half-written, or made behind the last line of its record, is none."""
     names = ("000000004", "000000008", "000000012", "000000016")
-    for name in [*(f"{each}.safetensors" for each in names), ".000000020"]:
-        path = tmp_path / "policies" / name
+    for name in (*names, ".000000020"):
+        path = tmp_path / "policies" / f"{name}.safetensors"
         path.parent.mkdir(exist_ok=True)
         path.touch()
     assert beside._thinned(tmp_path, {4: 1.0, 8: 2.0, 12: 3.0}, TASK) == 2

@@ -122,7 +122,7 @@ PQL_PRESETS: Mapping[str, Preset] = {
             "sac-n": "--schedule sync --set algo.policy=sac",
             "ppo": "--algo ppo --set rollout=16 --set epochs=5 --evaluate 2",
         },
-        "All make the same steps, PPO in a tenth of the time.",
+        "All make the same steps, PPO in a quarter of the time.",
     ),
     "pql-figure4": _curves(
         "figure 4: mixed exploration beside one noise for all replicas",
