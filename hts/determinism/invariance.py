@@ -3,8 +3,9 @@
 On a CPU, matrix products of one, two or three rows take other paths than larger ones, and
 elementwise functions treat the tail of an array differently from its body. So the network as it
 is, with its sampling, is asked the same rows in batches of many sizes and at many positions; the
-smallest padding under which every answer is bit-equal is what actors use. Where there is none,
-the whole batch keeps one shape and every replica its place in it, which cannot depend on anything.
+smallest padding under which every answer is bit-equal is what a learner uses, and so do actors, or
+a smaller one that is safe with weights laid out beforehand. Where there is none, the whole batch
+keeps one shape and every replica its place in it, which cannot depend on anything.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from hts.determinism.strategy import Strategy
 from hts.models.policy import Policy
 from hts.models.spaces import is_image
 from hts_envs.contract import Array, Box, Observation, Space
@@ -23,18 +25,6 @@ _PADDINGS = (1, 2, 4, 8, 16, 32)
 _LARGEST = 64
 _MARKED = 1 / 1024
 """The share of bytes that images show to a network made for almost empty ones."""
-
-
-@dataclass(frozen=True)
-class Strategy:
-    """How actors batch. `padding` 0 means that no padding was safe: fixed slots are needed.
-
-    `packs`: their layers may lay out weights once for each version.
-    """
-
-    padding: int
-    why: str
-    packs: bool = False
 
 
 @dataclass(frozen=True)
@@ -57,12 +47,20 @@ def probe(policy: Policy, spaces: dict[str, Space]) -> Strategy:
     expected = _answers(policy, rows, np.arange(_LARGEST))  # as a learner computes them, unpacked
     for padding in _PADDINGS:
         if all(_same(policy, rows, expected, order) for order in _orders(padding)):
-            policy.packs = True
-            policy.load(policy.vector)
-            sizes = _orders(padding)[:-2:2]  # of each size one, but the largest: that takes longest
-            packs = all(_same(policy, rows, expected, order) for order in sizes)
-            return Strategy(padding, f"bit-equal rows in every batch padded to {padding}", packs)
+            return _packed(policy, rows, expected, padding)
     return Strategy(0, "fixed places in a batch of all replicas, for rows depend on their place")
+
+
+def _packed(policy: Policy, rows: _Examples, expected: Array, shards: int) -> Strategy:
+    """How actors pad: with weights that are laid out less may be enough."""
+    policy.packs = True
+    policy.load(policy.vector)
+    why = "bit-equal rows in every batch padded to {}"
+    for padding in (each for each in _PADDINGS if each <= shards):
+        sizes = _orders(padding)[:-2]  # but the largest: that takes longest
+        if all(_same(policy, rows, expected, order) for order in sizes):
+            return Strategy(padding, why.format(padding), True, shards)
+    return Strategy(shards, why.format(shards), False, shards)
 
 
 def _orders(padding: int) -> list[Array]:

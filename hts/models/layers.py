@@ -53,9 +53,11 @@ class WideLinear(Direct, nn.Linear):
         if rows.dtype != torch.float32 or not _has_onednn(rows):
             return functional.linear(rows, self.weight.to(rows.dtype), self.bias.to(rows.dtype))
         if self._packed is not None:
-            return _product(rows, self._packed, self.bias)
-        found: Tensor = _Product.apply(rows, self.weight, self.bias)  # type: ignore[no-untyped-call]
-        return found
+            alone = len(rows) == 1  # for which oneDNN has another order of sums, and no faster one
+            found = _product(rows.expand(2, -1) if alone else rows, self._packed, self.bias)
+            return found[:1] if alone else found
+        learnt: Tensor = _Product.apply(rows, self.weight, self.bias)  # type: ignore[no-untyped-call]
+        return learnt
 
     def pack(self) -> None:
         self._packed = torch.ops.mkldnn._reorder_linear_weight(self.weight.detach(), _ROWS)

@@ -20,8 +20,8 @@ class Seen:
     """The observations of a rollout, as the network sees them.
 
     Rows are places in the flattened (replica, step). A recurrent network sees whole sequences of
-    `length` steps, each from the state that it was acted with. So that rows are the same bits as
-    they were when they were acted on, they are padded as they were then.
+    `length` steps, each from the state that it was acted with. They are padded so that rows are the
+    same bits as they were when they were acted on.
     """
 
     storage: Storage

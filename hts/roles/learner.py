@@ -48,7 +48,8 @@ class Learning:
 
 
 class Learner:
-    """One network, one optimiser state for the run; `padding` is how actors batch (0: by place)."""
+    """One network, one optimiser state for the run; `padding` makes rows bit-equal to those that
+    were acted on."""
 
     def __init__(
         self, experiment: Experiment, policy: Policy, workers: int = 1, padding: int = 1
@@ -59,7 +60,7 @@ class Learner:
         self._algo: A2C | PPO = experiment.algo
         self.kept = Kept.fresh(experiment, policy.size, policy.agents, policy.device)
         self._gradients = Gradients(experiment, policy, workers)
-        self._padding = padding or 1
+        self._padding = padding
 
     def update(
         self, storage: Storage, behaviour: Version, newest: Version, updates: int

@@ -17,10 +17,12 @@ def answering(terms: Terms, inference: Inference, shared: Shared, pause: Jitter)
     blueprint = terms.memory.blueprint
     published = Published(shared.versions, tuple(blueprint.scaled))
 
-    def make_policy() -> Policy:
-        return Policy(terms.experiment, blueprint.spaces, inference.device, packs=inference.packs)
+    device, strategy = inference.device, inference.strategy
 
-    actor = actor_for(terms.experiment, make_policy, inference.padding, blueprint.sizes.replicas)
+    def make_policy() -> Policy:
+        return Policy(terms.experiment, blueprint.spaces, device, packs=strategy.packs)
+
+    actor = actor_for(terms.experiment, make_policy, strategy.padding, blueprint.sizes.replicas)
 
     def answer(blocks: Sequence[int]) -> None:
         pause("answer")

@@ -9,7 +9,8 @@ from hts.config import Experiment, Machine
 from hts.determinism import numerics
 from hts.determinism.digest import Digest, Link
 from hts.determinism.divergence import Keep
-from hts.determinism.invariance import Strategy, probe
+from hts.determinism.invariance import probe
+from hts.determinism.strategy import Strategy
 from hts.errors import BadConfig
 from hts.learn.normalise import ObservationScale
 from hts.machine import Sizes, normalised

@@ -67,7 +67,7 @@ class Computing:
 
     make_policy: Callable[[], Policy]
     workers: int = 1
-    padding: int = 1  # of batches that are acted on
+    padding: int = 1  # of what is looked at together
 
 
 def learner_for(

@@ -78,7 +78,7 @@ class ParallelRun:
 
     def _assign(self, found: Plan, machine: Machine) -> list[Seat]:
         terms = Terms(self.experiment, self._memory, found.roles, found.jitter)
-        inference = Inference(found.device, self.strategy.padding, self.strategy.packs)
+        inference = Inference(found.device, self.strategy)
         threads = machine.stepping == "threads"
         seats = []
         remote = _remote(machine, self.crew.replicas)

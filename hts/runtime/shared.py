@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from hts.config import Experiment
+from hts.determinism.strategy import Strategy
 from hts.machine import (
     SharedArray,
     Sizes,
@@ -137,5 +138,4 @@ class Inference:
     """What it takes to answer observations: where, and how they are batched."""
 
     device: str
-    padding: int
-    packs: bool
+    strategy: Strategy

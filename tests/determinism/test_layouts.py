@@ -14,7 +14,7 @@ import torch
 
 from hts.config import Machine, configure
 from hts.determinism.digest import Link
-from hts.determinism.invariance import Strategy
+from hts.determinism.strategy import Strategy
 from hts.errors import RoleFailed
 from hts.runtime.assemble import Plan, plan
 from hts.runtime.crew import shares

@@ -29,7 +29,7 @@ import numpy as np
 
 from hts.config import PPO, Experiment, Machine, Mlp
 from hts.determinism.digest import Digest
-from hts.determinism.invariance import Strategy
+from hts.determinism.strategy import Strategy
 from hts.memory import desk
 from hts.memory.versions import Version
 from hts.models.policy import Policy

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from hts.config import Conv, Experiment, Impala, Mlp
-from hts.determinism.invariance import Strategy, probe
+from hts.determinism.invariance import probe
+from hts.determinism.strategy import Strategy
 from hts.machine import Sizes
 from hts.memory.storage import Rows, Storage
 from hts.memory.versions import Version
@@ -105,9 +106,12 @@ def test_an_answer_does_not_depend_on_what_is_asked_with_it(name: str) -> None:
     """Rules 19 and 20: the strategy that the probe chose, in twelve random orders and cuts: the
     same bytes, actions included."""
     found = planned(WORLDS[name])
-    actor = Actor(found.policy, found.strategy().padding, REPLICAS)
+    strategy = found.strategy()
+    actor = Actor(partial(found.policy, packs=strategy.packs), strategy.padding, REPLICAS)
     storage, version = noisy_storage(found), trained(found)
     expected = answers(actor, storage, version, [np.arange(REPLICAS)])
+    learners = Actor(found.policy, strategy.shards, REPLICAS)
+    assert answers(learners, storage, version, [np.arange(REPLICAS)]) == expected
     for seed in range(12):
         assert answers(actor, storage, version, arrivals(seed)) == expected, f"order {seed}"
 
@@ -120,7 +124,8 @@ def test_without_a_strategy_an_answer_does_depend_on_it() -> None:
         actor = Actor(found.policy, 1, REPLICAS)
         storage, version = noisy_storage(found), trained(found)
         said = {answers(actor, storage, version, arrivals(seed)) for seed in range(12)}
-        assert (len(said) == 1) == (found.strategy().padding == 1)
+        strategy = found.strategy()
+        assert (len(said) == 1) == (strategy.padding > 0 and strategy.shards == 1)
 
 
 def shuffled(count: int) -> list[list[Array]]:
@@ -228,10 +233,8 @@ def test_weights_laid_out_once_are_those_of_their_version(model: Conv | Impala) 
     strategy = found.strategy()
     assert strategy.packs
     storage, first = noisy_storage(found), trained(found)
-    packed, plain = (
-        Actor(partial(found.policy, packs=packs), strategy.padding, REPLICAS)
-        for packs in (True, False)
-    )
+    packed = Actor(partial(found.policy, packs=True), strategy.padding, REPLICAS)
+    plain = Actor(found.policy, strategy.shards, REPLICAS)
     for number in (0, 1, 2, 3):  # two at a time are there
         storage.version = number
         version = Version(number, first.parameters * (1.0 + number))
