@@ -27,8 +27,10 @@ _NOTHING: tuple[str, list[float], str] = ("none", [], "")
 
 def pack(network: nn.Module) -> None:
     """Lay out the weights of these layers as they are now, for batches without a gradient."""
+    if not all(_has_onednn(parameter) for parameter in network.parameters()):
+        return
     for module in network.modules():
-        if isinstance(module, (WideLinear, Convolution)) and _has_onednn(module.weight):
+        if isinstance(module, (WideLinear, Joined, Convolution)):
             module.pack()
 
 
@@ -50,17 +52,43 @@ class WideLinear(Direct, nn.Linear):
     _packed: Tensor | None = None
 
     def forward(self, rows: Tensor) -> Tensor:
-        if rows.dtype != torch.float32 or not _has_onednn(rows):
-            return functional.linear(rows, self.weight.to(rows.dtype), self.bias.to(rows.dtype))
         if self._packed is not None:
             alone = len(rows) == 1  # for which oneDNN has another order of sums, and no faster one
             found = _product(rows.expand(2, -1) if alone else rows, self._packed, self.bias)
             return found[:1] if alone else found
-        learnt: Tensor = _Product.apply(rows, self.weight, self.bias)  # type: ignore[no-untyped-call]
-        return learnt
+        return _wide(rows, self.weight, self.bias)
 
     def pack(self) -> None:
         self._packed = torch.ops.mkldnn._reorder_linear_weight(self.weight.detach(), _ROWS)
+
+
+class Joined(Direct):
+    """Wide layers that see the same rows, as one product: to a few rows, each takes as long."""
+
+    _packed: tuple[Tensor, Tensor] | None = None
+
+    def __init__(self, *layers: nn.Linear) -> None:
+        super().__init__()
+        self._layers = layers  # whose parameters are their owner's
+        self._widths = [layer.out_features for layer in layers]
+
+    def forward(self, rows: Tensor) -> tuple[Tensor, ...]:
+        if self._packed is not None:
+            found = _product(rows, *self._packed)
+        else:
+            found = _wide(rows, *self._together())
+        return torch.split(found, self._widths, -1)
+
+    def _together(self) -> tuple[Tensor, Tensor]:
+        weights = [layer.weight for layer in self._layers]
+        return torch.cat(weights), torch.cat([layer.bias for layer in self._layers])
+
+    def pack(self) -> None:
+        weight, bias = self._together()
+        self._packed = (
+            torch.ops.mkldnn._reorder_linear_weight(weight.detach(), _ROWS),
+            bias.detach(),
+        )
 
 
 class Convolution(Direct, nn.Conv2d):
@@ -97,6 +125,14 @@ def _has_onednn(tensor: Tensor) -> bool:
 _OFFERED = torch.backends.mkldnn.is_available() and hasattr(  # type: ignore[no-untyped-call]
     torch.ops.mkldnn, "_linear_pointwise"
 )
+
+
+def _wide(rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """rows @ weight.T + bias, in the precision of the rows, with a gradient"""
+    if rows.dtype != torch.float32 or not _has_onednn(rows):
+        return functional.linear(rows, weight.to(rows.dtype), bias.to(rows.dtype))
+    found: Tensor = _Product.apply(rows, weight, bias)  # type: ignore[no-untyped-call]
+    return found
 
 
 def _product(rows: Tensor, columns: Tensor, bias: Tensor | None = None) -> Tensor:

@@ -20,7 +20,7 @@ from hts.determinism.keys import Purpose, key
 from hts.models.distributions import Distribution, distribution
 from hts.models.exploring import Deterministic, Stochastic, Taught
 from hts.models.flat import Flat
-from hts.models.layers import Direct, Linear, WideLinear, pack
+from hts.models.layers import Direct, Joined, Linear, WideLinear, pack
 from hts.models.networks import Convolutions, Dense, Residual, vectors
 from hts.models.recurrent import Cell, make_cell
 from hts.models.spaces import is_image, policy_fields, vector_width
@@ -72,6 +72,7 @@ class Network(Direct):
         self.policy = head(features, self.distribution.size - self.distribution.scale_free)
         # What critics teach has no value of its own, and maybe a temperature for its entropy.
         self.value = None if taught else head(features, 1)
+        self.joined = Joined(self.policy, self.value) if self.images and self.value else None
         self.deviation = nn.Parameter(torch.zeros(self.distribution.scale_free))
         self.log_temperature: nn.Parameter | None = None
         if isinstance(self.distribution, Stochastic):
@@ -102,12 +103,18 @@ class Network(Direct):
         return features, features
 
     def _said(self, features: Tensor, for_value: Tensor, state: Tensor | None = None) -> Answer:
-        head = self.policy(features)
+        value: Tensor | None = None
+        if self.joined is not None:  # behind images, both see the same
+            head, value = self.joined(features)
+        else:
+            head = self.policy(features)
+            if self.value is not None:
+                value = self.value(for_value)
         if len(self.deviation):
             head = torch.cat([head, self.deviation.expand(len(head), -1)], -1)
-        if self.value is None:
+        if value is None:
             return Answer(head, head.new_zeros(len(head)), state)
-        return Answer(head, self.value(for_value).squeeze(-1), state)
+        return Answer(head, value.squeeze(-1), state)
 
 
 class Policy(Flat[Network]):
