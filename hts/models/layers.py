@@ -36,7 +36,12 @@ def pack(network: nn.Module) -> None:
 
 class Direct(nn.Module):
     """One whose call is `forward` and nothing else: torch's own looks for hooks first, which takes
-    longer than a small product."""
+    longer than a small product. So does its own way to find layers and parameters."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if isinstance(value, (nn.Module, nn.Parameter)):
+            self.__dict__[name] = value
 
     def __call__(self, *given: Any) -> Any:
         return self.forward(*given)
@@ -49,17 +54,20 @@ class Linear(Direct, nn.Linear):
 class WideLinear(Direct, nn.Linear):
     """`nn.Linear` of rows, with parameters as they are or narrowed to the type of the rows."""
 
-    _packed: Tensor | None = None
+    _packs = False
+    _packed: tuple[Tensor, Tensor] | None = None
 
     def forward(self, rows: Tensor) -> Tensor:
-        if self._packed is not None:
-            alone = len(rows) == 1  # for which oneDNN has another order of sums, and no faster one
-            found = _product(rows.expand(2, -1) if alone else rows, self._packed, self.bias)
-            return found[:1] if alone else found
-        return _wide(rows, self.weight, self.bias)
+        if not self._packs:
+            return _wide(rows, self.weight, self.bias)
+        if self._packed is None:
+            self._packed = _laid_out(self.weight, self.bias, rows.dtype)
+        alone = len(rows) == 1  # for which oneDNN has another order of sums, and no faster one
+        found = _product(rows.expand(2, -1) if alone else rows, *self._packed)
+        return found[:1] if alone else found
 
     def pack(self) -> None:
-        self._packed = torch.ops.mkldnn._reorder_linear_weight(self.weight.detach(), _ROWS)
+        self._packs, self._packed = True, None
 
 
 class Joined(Direct):
@@ -85,33 +93,33 @@ class Joined(Direct):
 
     def pack(self) -> None:
         weight, bias = self._together()
-        self._packed = (
-            torch.ops.mkldnn._reorder_linear_weight(weight.detach(), _ROWS),
-            bias.detach(),
-        )
+        self._packed = _laid_out(weight, bias, weight.dtype)
 
 
 class Convolution(Direct, nn.Conv2d):
     """`nn.Conv2d` in the precision of the images."""
 
     _packs = False
-    _packed: Tensor | None = None
+    _packed: tuple[Any, ...] | None = None
 
     def forward(self, images: Tensor) -> Tensor:
-        assert self.bias is not None, "every layer has a bias"
-        weight, bias = self.weight.to(images.dtype), self.bias.to(images.dtype)
-        if not self._packs:
-            return functional.conv2d(images, weight, bias, self.stride, self.padding)
-        padding, stride = list(self.padding), list(self.stride)
-        if self._packed is None:  # how, depends on the size of the images
-            size = [_ROWS, *images.shape[1:]]
-            self._packed = torch.ops.mkldnn._reorder_convolution_weight(
-                weight.detach(), padding, stride, _STEP, 1, size
-            )
-        found: Tensor = torch.ops.mkldnn._convolution_pointwise.default(
-            images, self._packed, bias, padding, stride, _STEP, 1, *_NOTHING
-        )
+        if self._packed is None:
+            assert self.bias is not None, "every layer has a bias"
+            weight, bias = self.weight.to(images.dtype), self.bias.to(images.dtype)
+            if not self._packs:
+                return functional.conv2d(images, weight, bias, self.stride, self.padding)
+            self._packed = self._laid_out(weight, bias, images)
+        found: Tensor = torch.ops.mkldnn._convolution_pointwise.default(images, *self._packed)
         return found
+
+    def _laid_out(self, weight: Tensor, bias: Tensor, images: Tensor) -> tuple[Any, ...]:
+        """How, depends on the size of the images."""
+        padding, stride = list(self.padding), list(self.stride)
+        size = [_ROWS, *images.shape[1:]]
+        columns = torch.ops.mkldnn._reorder_convolution_weight(
+            weight.detach(), padding, stride, _STEP, 1, size
+        )
+        return columns, bias.detach(), padding, stride, _STEP, 1, *_NOTHING
 
     def pack(self) -> None:
         self._packs, self._packed = True, None
@@ -133,6 +141,12 @@ def _wide(rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         return functional.linear(rows, weight.to(rows.dtype), bias.to(rows.dtype))
     found: Tensor = _Product.apply(rows, weight, bias)  # type: ignore[no-untyped-call]
     return found
+
+
+def _laid_out(weight: Tensor, bias: Tensor, precision: torch.dtype) -> tuple[Tensor, Tensor]:
+    """What `_product` takes, for a few rows."""
+    weight, bias = weight.detach().to(precision), bias.detach().to(precision)
+    return torch.ops.mkldnn._reorder_linear_weight(weight, _ROWS), bias
 
 
 def _product(rows: Tensor, columns: Tensor, bias: Tensor | None = None) -> Tensor:
