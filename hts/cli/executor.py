@@ -78,7 +78,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="N",
         type=_whole,
         default=None,
-        help="replicas of a seat, where they are stepped together: the run's machine.seat",
+        help="replicas of a seat, which are stepped together: the run's machine.seat",
     )
     add("--keys", metavar="DIR", help="of this machine, made by hts-keys")
     add("--stay", action="store_true", help="behind the end of a run wait for the next one")
@@ -134,8 +134,6 @@ def _service(typed: argparse.Namespace) -> Service:
     if spec.family.name == "remote":
         raise BadName("--env remote: there is nothing here that could be built of it; name another")
     require(spec.family)
-    if typed.rows is not None and not spec.batched:
-        raise WrongUsage(f"--rows {typed.rows}: {typed.env} steps each replica by itself")
     return Service(
         typed.connect,
         typed.env,

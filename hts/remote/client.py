@@ -54,6 +54,10 @@ __all__ = [
 ]
 
 
+_HELD_BACK = 0.01
+"""Seconds; whoever takes longer over a turn gains nothing by saying several things at once."""
+
+
 class Connection:
     """A simulator's connection to a run, or to one run after the other.
 
@@ -73,7 +77,7 @@ class Connection:
         self._patience = math.inf if patience is None else patience
         self._line = Line(self.talk, address, None if keys is None else Path(keys))
         self._thread: int | None = None
-        self._pinged = -math.inf
+        self._pinged = self._said = -math.inf
         self.talk.hello()
 
     @property
@@ -91,13 +95,26 @@ class Connection:
         self._own()
         until = time.monotonic() + wait
         while True:
-            self._line.say()
+            self._say()
             seat = self.talk.next_turn()
             if seat is not None or self.over:
                 return seat
             left = until - time.monotonic()
             if not self._hears(max(0.0, left)) and left <= 0.0:
                 return None
+
+    def _say(self) -> None:
+        """Say what there is to say. Where seats move one after the other, that can wait until half
+        of them have moved: a run that hears several of them at once answers them at once."""
+        now = time.monotonic()
+        if self.talk.turns and now - self._said < _HELD_BACK:
+            self._line.hear()
+            seats = self.talk.seats.values()
+            waiting = len(self.talk.turns)
+            if 2 * waiting > len(seats) and not any(seat.at_work for seat in seats):
+                return
+        self._said = now
+        self._line.say()
 
     @property
     def silence(self) -> float:

@@ -17,8 +17,9 @@ from hts.determinism import numerics
 from hts.errors import WrongUsage
 from hts.remote.client import Connection
 from hts.remote.line import LOG
-from hts.remote.serving import OfBatchedWorld, OfWorld, Served
+from hts.remote.serving import Batch, OfBatchedWorld, OfWorld, OfWorlds, Served
 from hts.remote.talk import Offer, Refused, Seat
+from hts.runtime.crew import make_worlds
 from hts.runtime.process import Pipe
 from hts_envs.contract import BatchedWorld, Place
 from hts_envs.errors import BadName, BadOption, BrokenSimulator, MissingPackages
@@ -72,10 +73,11 @@ def run(pipe: Pipe, service: Service) -> None:
 def _prepared(service: Service) -> tuple[Offer, Spec]:
     """What is offered follows from one world, which is built to be looked at."""
     spec = parse(service.env)
-    rows = service.rows or (1 if spec.batched else None)
-    world = make(spec, Place(0, rows or 1))
+    rows = service.rows or 1
+    world = make(spec, Place(0, rows if spec.batched else 1))
     replayable = service.replayable and world.traits.reseeds
-    offer = Offer(world.spaces, service.seats or 1, rows, replayable, "hts-executor")
+    together = rows if rows > 1 or spec.batched else None
+    offer = Offer(world.spaces, service.seats or 1, together, replayable, "hts-executor")
     world.close()
     numerics.settle()
     return offer, spec
@@ -119,11 +121,17 @@ class _Serving:
         finally:
             self._served.close()
 
-    def _built(self, seat: Seat) -> OfWorld | OfBatchedWorld:
-        """The world of a seat, as an executor of the run's would build it."""
-        world = make(self._spec, Place(seat.replica, len(seat.replicas), seat.build_seed))
-        numerics.settle()  # it may be made of torch, and have arranged it for itself
-        return OfBatchedWorld(world) if isinstance(world, BatchedWorld) else OfWorld(world)
+    def _built(self, seat: Seat) -> Batch | OfWorld:
+        """What moves a seat, made of worlds as an executor of the run's would build them."""
+        if seat.single:
+            world = make(self._spec, Place(seat.replica, 1, seat.build_seed))
+            assert not isinstance(world, BatchedWorld), "such seats have rows"
+            made: Batch | OfWorld = OfWorld(world)
+        else:
+            worlds = make_worlds(self._spec, seat.replicas, seat.build_seed)
+            made = OfBatchedWorld(worlds) if isinstance(worlds, BatchedWorld) else OfWorlds(worlds)
+        numerics.settle()  # they may be made of torch, and have arranged it for themselves
+        return made
 
     def _look(self, connection: Connection) -> None:
         """Tell what is held, give back what is not, and offer room for more."""

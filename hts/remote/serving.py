@@ -7,14 +7,14 @@ elsewhere, begins with a new one.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
 from hts.remote.line import LOG
 from hts.remote.talk import Seat
-from hts_envs.contract import Array, BatchedWorld, Spaces, World
+from hts_envs.contract import Array, BatchedWorld, Observation, Spaces, World
 
 
 class Simulator(Protocol):
@@ -115,6 +115,28 @@ class OfWorld:
         self._world.close()
 
 
+class OfWorlds:
+    """Several of them, stepped one after the other, as one batch."""
+
+    def __init__(self, worlds: Sequence[World]) -> None:
+        self._simulators = [OfWorld(world) for world in worlds]
+
+    def reset(self, rows: Array, seeds: Array) -> Any:
+        pairs = zip(rows, seeds, strict=True)
+        return _stacked([self._simulators[row].reset(int(seed)) for row, seed in pairs])
+
+    def step(self, action: Any) -> tuple[Any, ...]:
+        found = [one.step(each) for one, each in zip(self._simulators, action, strict=True)]
+        seen, rewards, terminated, truncated, facts = zip(*found, strict=True)
+        ends = np.array(terminated), np.array(truncated)
+        told = {row: each for row, each in enumerate(facts) if ends[0][row] or ends[1][row]}
+        return _stacked(seen), np.stack(rewards), *ends, told
+
+    def close(self) -> None:
+        for simulator in self._simulators:
+            simulator.close()
+
+
 class OfBatchedWorld:
     """A batched one."""
 
@@ -133,6 +155,10 @@ class OfBatchedWorld:
 
     def close(self) -> None:
         self._world.close()
+
+
+def _stacked(seen: Sequence[Observation]) -> Observation:
+    return {name: np.stack([each[name] for each in seen]) for name in seen[0]}
 
 
 class _Actions:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import shutil
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pytest
 import zmq
 
 from hts.errors import WrongUsage
-from hts.remote import wire
+from hts.remote import client, wire
 from hts.remote.client import (
     Box,
     Connection,
@@ -311,6 +312,64 @@ def test_a_turn_can_be_looked_for() -> None:
         assert connection.next_turn(0) is None
         assert connection.next_turn(0.01) is None
         assert not connection.over
+
+
+@pytest.fixture
+def four() -> Iterator[tuple[Connection, zmq.Socket[Any]]]:
+    """A connection whose four seats may all begin, and the run at its other end."""
+    with zmq.Context() as context, context.socket(zmq.ROUTER) as run:
+        run.linger = 0
+        run.rcvtimeo = 10_000
+        port = run.bind_to_random_port("tcp://127.0.0.1")
+        with Connection(f"tcp://127.0.0.1:{port}", Offer(SPACES, seats=4)) as connection:
+            assert connection.next_turn(0) is None
+            route, _ = run.recv_multipart()
+            run.send_multipart([route, wire.pack("welcome", {"protocol": 1, "run": "one"})])
+            for seat in range(4):
+                run.send_multipart([route, wire.pack("take", seat, seat, 1, bytes(8))])
+                run.send_multipart([route, wire.pack("act", seat, 0, [0]), b"", bytes(8)])
+            until = time.monotonic() + 10
+            while len(connection.talk.turns) < 4:
+                assert time.monotonic() < until
+                connection._line.wait(1.0)
+            yield connection, run
+
+
+def heard(run: zmq.Socket[Any], count: int) -> list[int]:
+    """The seats of so many messages that have come."""
+    words = [wire.unpack(run.recv_multipart()[1]) for _ in range(count)]
+    assert all(kind == "stand" for kind, _ in words)
+    return [values[0] for _, values in words]
+
+
+def test_who_moves_one_seat_after_the_other_says_several_things_at_once(
+    four: tuple[Connection, zmq.Socket[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that have moved are told when as many are left to move: nobody waits for an answer."""
+    monkeypatch.setattr(client, "_HELD_BACK", 60.0)
+    connection, run = four
+    for told in (0, 0, 2, 1):  # behind each turn but the last one, the next one is asked for
+        seat = connection.next_turn(0)
+        assert seat is not None
+        assert len(heard(run, told)) == told
+        seat.begin(SOUND)
+    assert connection.next_turn(0) is None
+    assert heard(run, 1) == [3]
+    assert not connection.talk.outbox
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_who_moves_several_seats_at_a_time_or_takes_long_says_it_at_once(
+    four: tuple[Connection, zmq.Socket[Any]], monkeypatch: pytest.MonkeyPatch, others: int
+) -> None:
+    """While somebody works on another seat's turn, and where nothing is held back for so long."""
+    monkeypatch.setattr(client, "_HELD_BACK", 60.0 if others else 0.0)
+    connection, run = four
+    seats = [connection.next_turn(0) for _ in range(1 + others)]
+    assert seats[0] is not None
+    seats[0].begin(SOUND)
+    connection.next_turn(0)
+    assert heard(run, 1) == [0]
 
 
 def test_a_connection_belongs_to_one_thread() -> None:

@@ -88,6 +88,7 @@ def links(asked: Any) -> list[Any]:
     [
         ("reference:?agents=2", ("--processes", "2"), {}),
         ("python:tests.fakes.breaking:make?action=many", ("--processes", "1", "--seats", "4"), {}),
+        ("reference:?agents=2", ("--processes", "1", "--rows", "2"), {"seat": 2}),
         (
             "sleeper:?batch=true&mean=0&length=9",
             ("--processes", "1", "--rows", "2"),
@@ -233,7 +234,6 @@ def test_nobody_outlives_it() -> None:
         ("--connect tcp://127.0.0.1:1 --env referense:", "did you mean 'reference'?"),
         ("--connect tcp://127.0.0.1:1 --env gym:CartPol-v1", "there is no environment"),
         ("--connect tcp://127.0.0.1:1 --env remote:", "nothing here that could be built"),
-        ("--connect tcp://127.0.0.1:1 --env reference: --rows 2", "steps each replica by itself"),
         ("--connect tcp://127.0.0.1:1 --env reference: --seats 0", "must be a whole number"),
         ("--connect tcp://127.0.0.1:1 --env reference: --seat 2", "did you mean '--seats'?"),
         ("--connect tcp://127.0.0.1:1 --env reference: --keys /nowhere", "/nowhere: a simulator's"),
