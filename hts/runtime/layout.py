@@ -30,7 +30,7 @@ LOOK = Budget(steps=0.4, inference=0.2, learning=0.3)
 """Seconds that a run may spend on looking before it begins; first calls come on top."""
 
 _WAITING = 0.5  # a step that waits for more than this share of its time gets a thread
-_BUSY = 0.5  # of a core: what one executor may compute for replicas that wait
+_BUSY = 0.25  # of a core, with warm caches: what one executor may compute for replicas that wait
 _WORTH = 0.97  # one more executor has to shorten a rollout to this
 _Q_LEARNERS = 2
 _UNMEASURED = ("counting",)  # takes one right action only
