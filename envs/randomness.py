@@ -47,6 +47,9 @@ def extend_int(key: int, part: int) -> int:
 
 def fold_rows(*parts: Array | int) -> Array:
     """The same for arrays of integers, one key for each row; a plain integer is every row's."""
+    if all(isinstance(part, int) or part.shape in ((), (1,)) for part in parts):
+        numbers = (part if isinstance(part, int) else part.item() for part in parts)
+        return np.array([fold(*numbers)], np.uint64)
     keys = np.zeros(1, np.uint64)
     for part in parts:
         keys = extend(keys, part)

@@ -4,66 +4,95 @@
     gather     out of the storage, as the network sees it
     network    the answer
     sampling   the action, with its probability
-    write      everything into the storage
+    write      everything into the storage, and episodes' ends and begins
     step       the simulator
     digest     the hash of all of it
-    book       what is left of acting: tickets, loops, who is next
+    book       what is left: tickets, loops, who is next, and what is told
     learning   all epochs of the update
 
-Each is timed alone, with all replicas in one batch. `book` is the difference between a whole
-update and the rest, and has the error of them all.
+Acting, stepping, learning and the whole are timed while a run goes on; key, gather, network,
+sampling, step and digest alone, with all replicas in one batch. `write` is what is left of acting
+and stepping then, and `book` what is left of the whole.
 """
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import torch
 
-from hts.bench.costs import cpu_seconds, measure_learning
+from hts.bench.costs import cpu_seconds
 from hts.bench.walks import StepCosts
 from hts.determinism.digest import replica_digest
 from hts.memory.storage import Rows, Storage
 from hts.memory.versions import Version
 from hts.models.policy import uniforms
-from hts.roles.actor import Actor
 from hts.roles.blocks import Block
 from hts.runtime.assemble import Plan
-from hts.runtime.crew import make_blocks
 from hts.runtime.serial import SerialRun
 from hts_envs.registry import Spec
 
 _STEP = 1  # of the rollout: any but the first and the last
+_FIRST = 3  # updates that are not counted
 
 
 def observation_parts(found: Plan, spec: Spec, step: StepCosts, seconds: float) -> dict[str, float]:
     """The parts by name, in the order above; `seconds` is for all of them together, about."""
-    share, rows = seconds / 8, found.experiment.rows
+    share = seconds / 8
     run = SerialRun(found, spec)
     try:
-        updates = iter(run)
-        next(updates)  # takes over from nobody
-        whole = cpu_seconds(lambda: next(updates), 2 * share) / rows
+        whole, acting, stepping, learning = _in_a_run(run, 4 * share)
         storage = run.storages[0]
+        key = _offering(run.blocks[0], storage, share)
     finally:
         run.close()
-    version = found.first_versions()[0]
-    answered = _answering(found, storage, version, share)
-    learning = measure_learning(found, step, share)
-    everyone = range(found.experiment.replicas)
-    (block,) = make_blocks(found.experiment, spec, found.spaces, [everyone])
-    try:
-        key, stepped = _stepping(block, storage, share)
-    finally:
-        block.close()
-    act = _acting(found, storage, version, share)
+    answered = _answering(found, storage, found.first_versions()[0], share)
     parts = {
         "key": key,
         **answered,
-        "write": act - sum(answered.values()) + stepped - step.cpu - key,
+        "write": acting - sum(answered.values()) + stepping - step.cpu - key,
         "step": step.cpu,
-        "digest": cpu_seconds(lambda: _hash(storage), share) / rows,
+        "digest": cpu_seconds(lambda: _hash(storage), share) / found.experiment.rows,
     }
     return {**parts, "book": whole - learning - sum(parts.values()), "learning": learning}
+
+
+class _Timed:
+    """In the place of an object's method: its calls, and the CPU seconds that they took."""
+
+    def __init__(self, owner: Any, name: str) -> None:
+        self.seconds = 0.0
+        self._call: Callable[..., Any] = getattr(owner, name)
+        setattr(owner, name, self)
+
+    def __call__(self, *given: Any) -> Any:
+        began = time.process_time()
+        try:
+            return self._call(*given)
+        finally:
+            self.seconds += time.process_time() - began
+
+
+def _in_a_run(run: SerialRun, seconds: float) -> list[float]:
+    """Of the whole, of acting, of stepping and of learning, for each row."""
+    updates, rows = iter(run), 0
+    for _ in range(_FIRST):
+        next(updates)
+    acting = [_Timed(run.actor, "act"), _Timed(run.actor, "value")]
+    stepping, learning = (
+        [_Timed(block, "step") for block in run.blocks],
+        _Timed(run.learner, "update"),
+    )
+    began, until = time.process_time(), time.perf_counter() + seconds
+    while not rows or time.perf_counter() < until:
+        next(updates)
+        rows += run.experiment.rows
+    whole = time.process_time() - began
+    kinds = (acting, stepping, [learning])
+    return [each / rows for each in (whole, *(sum(t.seconds for t in kind) for kind in kinds))]
 
 
 def _answering(found: Plan, storage: Storage, version: Version, seconds: float) -> dict[str, float]:
@@ -93,19 +122,9 @@ def _answering(found: Plan, storage: Storage, version: Version, seconds: float) 
     return {name: cpu_seconds(call, seconds / 3) / count for name, call in calls.items()}
 
 
-def _acting(found: Plan, storage: Storage, version: Version, seconds: float) -> float:
-    """An actor's whole work for one row, from the storage and into it."""
-    actor = Actor(found.policy, 1, found.experiment.replicas)
-    storage.version, rows = version.number, _rows(storage)
-    return cpu_seconds(lambda: actor.act(storage, rows, version), seconds) / len(rows)
-
-
-def _stepping(block: Block, storage: Storage, seconds: float) -> tuple[float, float]:
-    """A key, and a step of the simulator with everything that is written of it."""
-    count = len(block.replicas)
-    block.begin(storage)
-    key = cpu_seconds(lambda: block.offer(storage, _STEP), seconds / 2) / count
-    return key, cpu_seconds(lambda: block.step(storage, _STEP), seconds / 2) / count
+def _offering(block: Block, storage: Storage, seconds: float) -> float:
+    """A key."""
+    return cpu_seconds(lambda: block.offer(storage, _STEP), seconds) / len(block.replicas)
 
 
 def _hash(storage: Storage) -> None:

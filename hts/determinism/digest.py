@@ -66,13 +66,8 @@ def rollout_digest(replicas: Iterable[bytes]) -> str:
 def replica_digest(storage: Storage, replica: int) -> bytes:
     """What one replica saw and did; the frame behind the last step belongs to the next rollout."""
     part = blake3()
-    history, steps = storage.sizes.history, storage.sizes.steps
-    for declared in storage.declared:
-        if not declared.hashed:
-            continue
-        mine = storage.arrays[declared.name][replica]
-        first = history if declared.name.startswith("frames.") else 0
-        part.update(_bytes(mine[first : first + steps]))
+    for replicas in storage.hashed:
+        part.update(replicas[replica].data)
     return part.digest(length=_SIZE)
 
 

@@ -57,7 +57,17 @@ class Storage:
             else {array.name: np.zeros(array.shape, array.dtype) for array in self.declared}
         )
         self.__dict__.update(self.arrays)  # found at once; `__getattr__` tells what is misspelt
+        self.hashed = [self._bytes(array.name) for array in self.declared if array.hashed]
         self.version = -1  # of this process's view: what it is filling or learning from
+
+    def _bytes(self, name: str) -> Array:
+        """What each replica saw or did there in this rollout, in one piece."""
+        array, history = self.arrays[name], self.sizes.history
+        assert array.flags.c_contiguous, "what is hashed lies there in one piece"
+        step = array[0, 0].nbytes
+        first = history * step if name.startswith("frames.") else 0
+        whole = array.reshape(len(array), -1).view(np.uint8)
+        return whole[:, first : first + self.sizes.steps * step]
 
     def __getattr__(self, name: str) -> Array:
         try:

@@ -125,7 +125,7 @@ class Told:
         self._learner = learner
 
     def ended(self, rollout: int, episodes: list[Episode]) -> None:
-        self._tell(ended=rollout, episodes=[dataclasses.asdict(each) for each in episodes])
+        self._tell(ended=rollout, episodes=[dict(vars(each)) for each in episodes])
 
     def part(self, at: Part) -> None:
         raw = np.ascontiguousarray(at.actions).tobytes()

@@ -16,6 +16,8 @@ def test_integers_and_arrays_give_the_same_key(parts: list[int]) -> None:
     """A key computed one by one equals the key computed for many rows at once."""
     rows = fold_rows(*(np.array([part, part], np.uint64) for part in parts))
     assert [int(row) for row in rows] == [fold(*parts)] * 2
+    alone = fold_rows(*(np.array([part], np.uint64) for part in parts))
+    assert alone.tobytes() == rows[:1].tobytes()
 
 
 def test_keys_are_these_numbers() -> None:
