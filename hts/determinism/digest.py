@@ -66,8 +66,8 @@ def rollout_digest(replicas: Iterable[bytes]) -> str:
 def replica_digest(storage: Storage, replica: int) -> bytes:
     """What one replica saw and did; the frame behind the last step belongs to the next rollout."""
     part = blake3()
-    for replicas in storage.hashed:
-        part.update(replicas[replica].data)
+    for replicas, mine in storage.hashed:
+        part.update(replicas[replica, mine].data)
     return part.digest(length=_SIZE)
 
 

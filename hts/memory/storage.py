@@ -60,14 +60,14 @@ class Storage:
         self.hashed = [self._bytes(array.name) for array in self.declared if array.hashed]
         self.version = -1  # of this process's view: what it is filling or learning from
 
-    def _bytes(self, name: str) -> Array:
-        """What each replica saw or did there in this rollout, in one piece."""
+    def _bytes(self, name: str) -> tuple[Array, slice]:
+        """An array as bytes, a row for each replica, and which of them are of this rollout."""
         array, history = self.arrays[name], self.sizes.history
         assert array.flags.c_contiguous, "what is hashed lies there in one piece"
-        step = array[0, 0].nbytes
+        step = array.nbytes // (array.shape[0] * array.shape[1])
         first = history * step if name.startswith("frames.") else 0
-        whole = array.reshape(len(array), -1).view(np.uint8)
-        return whole[:, first : first + self.sizes.steps * step]
+        mine = slice(first, first + self.sizes.steps * step)
+        return array.reshape(len(array), -1).view(np.uint8), mine
 
     def __getattr__(self, name: str) -> Array:
         try:

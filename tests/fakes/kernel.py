@@ -159,21 +159,24 @@ class Watched(np.ndarray[Any, Any]):
 
     looked: str  # what a look is called on a tape
     written: str
-    plain: Array
     scheduler: Scheduler
 
     @staticmethod
     def of(plain: Array, name: str, scheduler: Scheduler) -> Watched:
         watched = plain.view(Watched)
         watched.looked, watched.written = f"reads {name}", f"writes {name}"
-        watched.plain, watched.scheduler = plain, scheduler
+        watched.scheduler = scheduler
         return watched
 
     def __array_finalize__(self, other: Any) -> None:
         if isinstance(other, Watched):  # the same memory in another shape
             self.looked, self.written = other.looked, other.written
             self.scheduler = other.scheduler
-            self.plain = self.view(np.ndarray)
+
+    @property
+    def plain(self) -> Array:
+        """The same memory, and nobody sees a look at it."""
+        return np.ndarray.view(self, np.ndarray)
 
     def __getitem__(self, key: Any) -> Any:
         self.scheduler.point(self.looked)
