@@ -96,14 +96,14 @@ class Evaluation:
             self._hear()
 
     def finish(self) -> None:
-        """Until every policy is evaluated; an interruption ends that at once."""
+        """Until every policy is evaluated, and all of it is heard: what is on the disk may still be
+        on its way to here. An interruption ends that at once."""
         waiting = len(_waiting(self._given))
-        if not waiting:
-            return
-        plural = "policies wait" if waiting > 1 else "policy waits"
-        _say(f"{waiting} {plural} to be evaluated; Ctrl-C leaves that to hts-train --resume")
-        self._step_forward()
-        self._ring()
+        if waiting:
+            plural = "policies wait" if waiting > 1 else "policy waits"
+            _say(f"{waiting} {plural} to be evaluated; Ctrl-C leaves that to hts-train --resume")
+            self._step_forward()
+            self._ring()
         while self.child is not None and self._looked < self._rung:
             wait_child([self.child])
             self._hear()
