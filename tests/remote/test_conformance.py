@@ -41,7 +41,7 @@ def all_cases() -> Iterator[Whole]:
         ("no_finals", "ends", "expected:   6: reward, ends, picture, values, final picture"),
         ("ignores_again", "again", "expected:   stand of seat 0, turn 0 once more"),
         ("stale_seeds", "seeds", "picture at seat 0, turn "),
-        ("takes_everything", "double", "is ignored"),
+        ("takes_everything", "double", "ignored"),
         ("holds_nothing", "who", "expected:   [[3, -1], [5, -1]]\n        came:       []"),
         ("other_sessions", "who", "hello is the same as before"),
         ("one_field_more", "hello", "hello has these nine fields and no others"),
