@@ -82,16 +82,14 @@ def _in_a_run(run: SerialRun, seconds: float) -> list[float]:
     for _ in range(_FIRST):
         next(updates)
     acting = [_Timed(run.actor, "act"), _Timed(run.actor, "value")]
-    stepping, learning = (
-        [_Timed(block, "step") for block in run.blocks],
-        _Timed(run.learner, "update"),
-    )
+    stepping = [_Timed(block, "step") for block in run.blocks]
+    learning = [_Timed(run.learner, "update")]
     began, until = time.process_time(), time.perf_counter() + seconds
     while not rows or time.perf_counter() < until:
         next(updates)
         rows += run.experiment.rows
     whole = time.process_time() - began
-    kinds = (acting, stepping, [learning])
+    kinds = (acting, stepping, learning)
     return [each / rows for each in (whole, *(sum(t.seconds for t in kind) for kind in kinds))]
 
 

@@ -51,16 +51,16 @@ def probe(policy: Policy, spaces: dict[str, Space]) -> Strategy:
     return Strategy(0, "fixed places in a batch of all replicas, for rows depend on their place")
 
 
-def _packed(policy: Policy, rows: _Examples, expected: Array, shards: int) -> Strategy:
+def _packed(policy: Policy, rows: _Examples, expected: Array, learning: int) -> Strategy:
     """How actors pad: with weights that are laid out less may be enough."""
     policy.packs = True
     policy.load(policy.vector)
     why = "bit-equal rows in every batch padded to {}"
-    for padding in (each for each in _PADDINGS if each <= shards):
+    for padding in (each for each in _PADDINGS if each <= learning):
         sizes = _orders(padding)[:-2]  # but the largest: that takes longest
         if all(_same(policy, rows, expected, order) for order in sizes):
-            return Strategy(padding, why.format(padding), True, shards)
-    return Strategy(shards, why.format(shards), False, shards)
+            return Strategy(padding, why.format(padding), True, learning)
+    return Strategy(learning, why.format(learning), False, learning)
 
 
 def _orders(padding: int) -> list[Array]:

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 class Strategy:
     """How actors batch. `padding` 0 means that no padding was safe: fixed slots are needed.
 
-    `packs`: their layers may lay out weights once for each version. `shards`: how a learner, whose
-    layers do not, pads what it looks at together.
+    `packs`: their layers may lay out weights once for each version. `learning`: the
+    padding of what a learner, whose layers do not, looks at together.
     """
 
     padding: int
     why: str
     packs: bool = False
-    shards: int = 1
+    learning: int = 1

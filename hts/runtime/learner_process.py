@@ -49,7 +49,7 @@ def run(pipe: Pipe, given: Assignment) -> None:
     )
     clock = Clock(shared.times[-1])
     make = load(given.terms.roles.learner)
-    computing = Computing(found.policy, given.workers, given.inference.strategy.shards)
+    computing = Computing(found.policy, given.workers, given.inference.strategy.learning)
     learner = make(experiment, shared, computing, _beside(given, shared, clock))
     learning = Learning(found, learner, shared, Jitter(given.terms.jitter, "learner"))
     pipe.send(ready=True)

@@ -48,7 +48,7 @@ class SerialRun:
             self.strategy.padding,
             blueprint.sizes.replicas,
         )
-        computing = Computing(found.policy, padding=self.strategy.shards)
+        computing = Computing(found.policy, padding=self.strategy.learning)
         self.learner = learner_for(self.experiment, self._shared, computing)
         self._learning = Learning(found, self.learner, self._shared, self._pause)
         told = Told(self._hear, self._memory.bells.learner)

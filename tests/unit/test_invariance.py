@@ -110,7 +110,7 @@ def test_an_answer_does_not_depend_on_what_is_asked_with_it(name: str) -> None:
     actor = Actor(partial(found.policy, packs=strategy.packs), strategy.padding, REPLICAS)
     storage, version = noisy_storage(found), trained(found)
     expected = answers(actor, storage, version, [np.arange(REPLICAS)])
-    learners = Actor(found.policy, strategy.shards, REPLICAS)
+    learners = Actor(found.policy, strategy.learning, REPLICAS)
     assert answers(learners, storage, version, [np.arange(REPLICAS)]) == expected
     for seed in range(12):
         assert answers(actor, storage, version, arrivals(seed)) == expected, f"order {seed}"
@@ -125,7 +125,7 @@ def test_without_a_strategy_an_answer_does_depend_on_it() -> None:
         storage, version = noisy_storage(found), trained(found)
         said = {answers(actor, storage, version, arrivals(seed)) for seed in range(12)}
         strategy = found.strategy()
-        assert (len(said) == 1) == (strategy.padding > 0 and strategy.shards == 1)
+        assert (len(said) == 1) == (strategy.padding > 0 and strategy.learning == 1)
 
 
 def shuffled(count: int) -> list[list[Array]]:
@@ -234,7 +234,7 @@ def test_weights_laid_out_once_are_those_of_their_version(model: Conv | Impala) 
     assert strategy.packs
     storage, first = noisy_storage(found), trained(found)
     packed = Actor(partial(found.policy, packs=True), strategy.padding, REPLICAS)
-    plain = Actor(found.policy, strategy.shards, REPLICAS)
+    plain = Actor(found.policy, strategy.learning, REPLICAS)
     for number in (0, 1, 2, 3):  # two at a time are there
         storage.version = number
         version = Version(number, first.parameters * (1.0 + number))
