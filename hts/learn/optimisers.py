@@ -3,6 +3,10 @@
 PyTorch's conventions: epsilon is added to the root, Adam's moments are corrected for their start.
 A step is written into the same memory each time, which for a large network is half of its cost:
 it is to be added to the parameters before the next one is asked for.
+
+Roots are taken of normal numbers only: torch's takes nine times as long for zeros, and thirty
+times for what a gradient of zero leaves of a mean of squares in the end. The epsilon that is added
+to a root is larger than the root of the smallest of them by ten digits, so no bit changes.
 """
 
 from __future__ import annotations
@@ -11,6 +15,8 @@ from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
+
+_NORMAL = torch.finfo(torch.float32).tiny
 
 
 @dataclass
@@ -31,7 +37,7 @@ class RmsProp:
     def step(self, gradient: Tensor, rate: float) -> Tensor:
         """What is to be added to the parameters."""
         self.square.mul_(self.decay).addcmul_(gradient, gradient, value=1.0 - self.decay)
-        root = torch.sqrt(self.square, out=self._step).add_(self.epsilon)
+        root = torch.clamp(self.square, min=_NORMAL, out=self._step).sqrt_().add_(self.epsilon)
         return torch.div(gradient, root, out=root).mul_(-rate)
 
 
@@ -61,7 +67,8 @@ class Adam:
         self.square.mul_(self.beta2).addcmul_(gradient, gradient, value=1.0 - self.beta2)
         first = 1.0 - self.beta1**self.steps
         second = 1.0 - self.beta2**self.steps
-        root = torch.sqrt(self.square, out=self._step).div_(second**0.5).add_(self.epsilon)
+        root = torch.clamp(self.square, min=_NORMAL, out=self._step).sqrt_()
+        root.div_(second**0.5).add_(self.epsilon)
         return torch.div(self.mean, root, out=root).mul_(-rate / first)
 
 
@@ -101,4 +108,4 @@ def delayed(newest: Tensor, start: Tensor, reached: Tensor) -> Tensor:
     theta_{v+2} = theta_{v+1} + (phi_K - theta_v)
     """
     assert newest.shape == start.shape == reached.shape, "parameters of one network"
-    return newest + (reached - start)
+    return (reached - start).add_(newest)

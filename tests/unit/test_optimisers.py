@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 
 import numpy as np
 import pytest
@@ -36,6 +37,34 @@ def test_steps_are_those_of_torch(name: str) -> None:
         rule.step()
         ours = ours + optimiser.step(gradient, rate)
     torch.testing.assert_close(ours, theirs.detach(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["adam", "rmsprop"])
+def test_what_never_had_a_gradient_costs_no_more(name: str) -> None:
+    """Roots of zeros, and of what is left of squares in the end, are taken in the time of others:
+    without care for them it is 3 and 15 times as much."""
+    size, least = 300_000, []
+    gradient = torch.linspace(0.1, 1.0, size)
+    for square in (torch.ones(size), torch.zeros(size), torch.full((size,), 1e-42)):
+        optimiser = make_optimiser(name, size, 1e-5)
+        times = []
+        for _ in range(20):
+            optimiser.square.copy_(square)
+            began = time.process_time()
+            optimiser.step(gradient * square, 1e-3)
+            times.append(time.process_time() - began)
+        least.append(min(times))
+    assert max(least) < 2 * least[0]
+
+
+@pytest.mark.parametrize("epsilon", [1e-5, 1e-8])
+def test_care_for_small_squares_changes_no_bit(epsilon: float) -> None:
+    """Beside an epsilon, the root of a number that is not normal is nothing."""
+    square = torch.tensor([0.0, 1e-45, 1e-40, 1.2e-38, 1e-30, 1e-12, 1.0])
+    optimiser, gradient = RmsProp(7, epsilon, decay=1.0), torch.full((7,), 1e-30)
+    optimiser.square.copy_(square)
+    plain = -gradient / (square.sqrt() + epsilon)
+    assert torch.equal(optimiser.step(gradient, 1.0), plain)
 
 
 def test_the_first_step_of_rmsprop() -> None:
