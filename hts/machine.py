@@ -82,6 +82,7 @@ class SharedArray:
     reader: str
     hashed: bool = True
     sparse: bool = False  # it is memory only where it has been written
+    apart: bool = False  # each row begins where vectors of floats do
 
 
 def storage_arrays(sizes: Sizes, spaces: Spaces) -> tuple[SharedArray, ...]:
@@ -136,7 +137,8 @@ def version_arrays(parameters: int, scaled: dict[str, tuple[int, ...]]) -> tuple
     """What is shared of the versions that are alive: two acted with, one being published."""
     arrays = [
         SharedArray("published", (ALIVE,), "int64", "learner", "actor"),
-        SharedArray("parameters", (ALIVE, parameters), "float32", "learner", "actor"),
+        # Networks of actors compute with them where they lie.
+        SharedArray("parameters", (ALIVE, parameters), "float32", "learner", "actor", apart=True),
     ]
     for name, shape in scaled.items():
         arrays += [

@@ -6,6 +6,7 @@ the memory when the last process that maps it is gone. A child is given the desc
 
 from __future__ import annotations
 
+import math
 import mmap
 import os
 import weakref
@@ -63,9 +64,8 @@ class Arena:
         for declared in table:
             begin, self._used = self._used, self._used + _space(declared)
             assert self._used <= self._size, f"{declared.name} was not declared"
-            count = int(np.prod(declared.shape))
-            flat = np.frombuffer(self._map, declared.dtype, count, begin)
-            made[declared.name] = flat.reshape(declared.shape)
+            flat = np.frombuffer(self._map, np.uint8, _space(declared), begin)
+            made[declared.name] = _rows(declared, flat)
         return made
 
     def close(self) -> None:
@@ -85,6 +85,21 @@ def _too_much(size: int, why: str) -> HtsError:
     )
 
 
+def _rows(array: SharedArray, flat: Array) -> Array:
+    """The array in its bytes: those behind each row, if rows lie apart, or behind all of it belong
+    to nobody."""
+    rows, width = _parts(array)
+    used = flat.reshape(rows, -1)[:, :width]
+    return used.view(array.dtype).reshape(array.shape)
+
+
 def _space(array: SharedArray) -> int:
-    size = int(np.prod(array.shape)) * np.dtype(array.dtype).itemsize
-    return -(-size // _ALIGNMENT) * _ALIGNMENT
+    """Bytes of it, and those that belong to nobody."""
+    rows, width = _parts(array)
+    return rows * (-(-width // _ALIGNMENT) * _ALIGNMENT)
+
+
+def _parts(array: SharedArray) -> tuple[int, int]:
+    """How many parts of it begin where memory is aligned, and the bytes of each."""
+    size = math.prod(array.shape) * np.dtype(array.dtype).itemsize
+    return (array.shape[0], size // array.shape[0]) if array.apart else (1, size)

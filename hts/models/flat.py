@@ -15,6 +15,9 @@ from torch import Tensor, nn
 
 Net = TypeVar("Net", bound=nn.Module)
 
+ALIGNMENT = 64
+"""Bytes: where torch's memory begins."""
+
 
 class Flat(Generic[Net]):
     """These networks, one after the other in the vector."""
@@ -52,3 +55,13 @@ class Flat(Generic[Net]):
         """Compute with these parameters from now on; they are copied, never aliased."""
         assert parameters.shape == self.vector.shape, "a version of another network"
         self.vector.copy_(parameters)
+
+    def adopt(self, parameters: Tensor) -> None:
+        """Compute with these parameters where they lie, until the next ones are adopted.
+
+        Kernels may go by where memory begins, so it has to begin where torch's own does.
+        """
+        assert parameters.shape == self.vector.shape, "a version of another network"
+        assert parameters.data_ptr() % ALIGNMENT == 0, "bits may depend on where memory begins"
+        self.vector = parameters
+        self._bind()

@@ -19,7 +19,7 @@ from hts.config import PQL, Conv, Experiment, Impala, Mlp
 from hts.determinism.keys import Purpose, key
 from hts.models.distributions import Distribution, distribution
 from hts.models.exploring import Deterministic, Stochastic, Taught
-from hts.models.flat import Flat
+from hts.models.flat import ALIGNMENT, Flat
 from hts.models.layers import Direct, Joined, Linear, WideLinear, pack
 from hts.models.networks import Convolutions, Dense, Residual, vectors
 from hts.models.recurrent import Cell, make_cell
@@ -122,7 +122,7 @@ class Policy(Flat[Network]):
 
     `parts` is the number of networks, whose parameters stand one after the other in the vector;
     `state_size` how many numbers are remembered of each row. One that `packs` is for answers only:
-    nothing but `load` may change its parameters.
+    it reads a version where that lies, and nothing changes one (I4).
     """
 
     def __init__(
@@ -142,10 +142,12 @@ class Policy(Flat[Network]):
         self._sees = tuple(self.network.spaces)
 
     def load(self, parameters: Tensor) -> None:
-        super().load(parameters)
-        if self.packs:
-            for network in self.networks:
-                pack(network)
+        if not (self.packs and self._is_host):
+            super().load(parameters)
+            return
+        self.adopt(parameters if parameters.data_ptr() % ALIGNMENT == 0 else parameters.clone())
+        for network in self.networks:
+            pack(network)
 
     def twin(self) -> Policy:
         """With distributions of its own, too."""

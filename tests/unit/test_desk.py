@@ -201,6 +201,16 @@ def test_tables_do_not_overlap_in_shared_memory() -> None:
     made.close()
 
 
+def test_networks_find_parameters_where_torch_would_have_put_them() -> None:
+    """Kernels may go by where memory begins: each version does at a multiple of 64 bytes."""
+    blueprint = Blueprint(Sizes(6, STEPS, 1, 2, 4), SPACES, 33, {}, KEPT, CREW)
+    made = allocate(blueprint)
+    parameters = made.view().versions["parameters"]
+    assert parameters.shape == (ALIVE, 33)
+    assert [row.ctypes.data % 64 for row in parameters] == [0] * ALIVE
+    made.close()
+
+
 def test_more_than_was_declared_is_refused() -> None:
     """An array that the memory was not made for is named."""
     made = Arena.create([[SharedArray("first", (8,), "int64", "all", "all")]])

@@ -276,3 +276,18 @@ def test_parameters_are_copied_into_a_policy() -> None:
     assert torch.equal(version.parameters, before)
     for parameter in policy.network.parameters():
         assert parameter.numel() == 0 or parameter.data_ptr() >= policy.vector.data_ptr()
+
+
+def test_a_policy_that_only_answers_reads_a_version_where_it_lies() -> None:
+    """Nothing is copied, unless the version begins where kernels might compute other bits."""
+    found = planned(WIDE)
+    policy: Policy = found.policy(packs=True)
+    version = trained(found).parameters
+    policy.load(version)
+    assert policy.vector.data_ptr() == version.data_ptr()
+    for part in policy.network.parameters():
+        assert part.numel() == 0 or part.data_ptr() >= version.data_ptr()
+    elsewhere = torch.empty(len(version) + 1)[1:].copy_(version)
+    policy.load(elsewhere)
+    assert policy.vector.data_ptr() % 64 == 0
+    assert torch.equal(policy.vector, version)
