@@ -135,13 +135,17 @@ class Storage:
         return np.array(self.arrays[f"frames.{name}"][replicas, self.sizes.history + steps])
 
     def _stack(self, name: str, rows: Rows) -> Array:
-        frames = self.arrays[f"frames.{name}"]
-        newest = self.sizes.history + rows.steps + int(rows.final)
+        frames, history = self.arrays[f"frames.{name}"], self.sizes.history
+        newest = history + rows.steps + int(rows.final)
         ages = self.age[rows.replicas, rows.steps] + int(rows.final)
-        parts = [
-            frames[rows.replicas, newest - np.minimum(back, ages)]
-            for back in range(self.sizes.history, int(rows.final) - 1, -1)
-        ]
+        if rows.block is not None and ages.min() >= history:  # no frame is repeated
+            replicas, step = rows.block
+            parts = [frames[replicas, step + older] for older in range(history + 1)]
+        else:
+            parts = [
+                frames[rows.replicas, newest - np.minimum(back, ages)]
+                for back in range(history, int(rows.final) - 1, -1)
+            ]
         if rows.final:
             parts.append(self._finals(name, rows))
         if parts[0].ndim <= 2:  # (rows, agents): a number for each agent becomes a vector
@@ -161,5 +165,5 @@ def _side_by_side(parts: list[Array]) -> Array:
         return np.concatenate(parts, axis=-1)
     joined = np.empty((*first.shape[:-1], len(parts)), f"u{width}")
     for place, part in enumerate(parts):
-        joined[..., place] = np.ascontiguousarray(part).view(joined.dtype)[..., 0]
+        joined[..., place] = part.view(joined.dtype)[..., 0]
     return joined.view(first.dtype)

@@ -226,14 +226,32 @@ def test_an_old_bootstrap_does_not_survive() -> None:
     assert played.storages[0].bootstrap.tolist() == [[[0.0], [0.0]]]
 
 
+@settings(max_examples=30, deadline=None)
+@given(st.lists(ACTS, min_size=2, max_size=4), st.integers(1, 5))
+def test_a_block_sees_what_its_rows_see(scripts: list[list[Act]], stack: int) -> None:
+    """Read as one block or row by row, at every step, whether a first frame is repeated or not."""
+    played, block = stage(scripts, 6, stack), slice(0, len(scripts))
+    replicas = np.arange(len(scripts))
+    for storage, step in played.play(2):
+        steps = np.full(len(scripts), step)
+        as_rows = storage.gather(Rows(replicas, steps))
+        for name, array in storage.gather(Rows(replicas, steps, block=(block, step))).items():
+            np.testing.assert_array_equal(array, as_rows[name])
+
+
 def test_what_is_gathered_is_a_copy() -> None:
     """Rule 10: nobody who reads can write into a storage, nor sees later steps."""
     for stack in (1, 3):
         played = stage([[Act(9)]], 4, stack)
         list(played.play(1))
         before = replica_digest(played.storages[0], 0)
-        for final in (False, True):
-            for array in seen_by(played.storages[0], 0, 2, final=final).values():
+        as_block = Rows(np.array([0]), np.array([2]), block=(slice(0, 1), 2))
+        for seen in (
+            seen_by(played.storages[0], 0, 2),
+            seen_by(played.storages[0], 0, 2, final=True),
+            played.storages[0].gather(as_block),
+        ):
+            for array in seen.values():
                 array += 1
         assert replica_digest(played.storages[0], 0) == before
 
