@@ -6,19 +6,23 @@ The problem: an episode must follow from its seed alone and a snapshot must go o
 * loading the cartridge again, which does clear it, takes 65 ms (as long as 200 steps);
 * ALE's state lacks the action that a sticky action repeats, and the picture in the making.
 
-So the console is saved once, right after its cartridge is loaded. Every reset restores that
-state and then resets the game (4 ms); it is bit-equal to a freshly loaded cartridge in all games.
+So the console is saved once, right after its cartridge is loaded. A game begins with that state
+restored, the game reset (4 ms) and its no-ops played; it is bit-equal to a freshly loaded cartridge
+in all games. What a number of no-ops leads to is the same each time, so it is saved, too, and
+restored by later games (0.1 ms) wherever that is exact.
 Sticky actions are drawn here, from the episode's key and the frame's number, with ALE's own
 switched off: the rule is ALE's (each frame, with probability p, the action of the frame before is
 held on), but nothing random lives in the emulator.
 
 A frame need not draw the whole screen, and what stood there before is in no state of ALE's. The
-first frame after a restore may therefore differ: a snapshot of a game's first moment plays the
-start again, and there are snapshots only where a step shows no picture of its first frame.
+first frame after a restore may therefore differ: there are snapshots, and beginnings are restored,
+only where a step shows no picture of its first frame. A beginning without no-ops is always played:
+in two games (Qbert, Tetris) more frames than the first show what stood there before.
 """
 
 from __future__ import annotations
 
+import functools
 import struct
 import zlib
 from dataclasses import dataclass
@@ -67,6 +71,22 @@ class _Game:
     over: bool = True
 
 
+@dataclass(frozen=True)
+class _Start:
+    """A game behind its no-ops: the emulator, and what is seen of it."""
+
+    emulator: Any
+    frame: int
+    lives: int
+    picture: Array
+
+
+@functools.cache
+def _starts(_rom: str, _rules: Rules) -> dict[int, _Start]:
+    """What games of this process have begun with, by the number of no-ops."""
+    return {}
+
+
 class AtariWorld(World):
     """One replica of one game; `description` says how it is played."""
 
@@ -82,6 +102,7 @@ class AtariWorld(World):
         self._threshold = int(rules.sticky * 2**64)
         self._identity = zlib.crc32(f"{self._rom} {rules}".encode())
         self._game = _Game()
+        self._is_unseen = False  # a beginning that was restored, which is not on the screen
         self._tally, self._whole = Tally(), Tally()  # of the episode, and of the game it is in
         self._picture: Observation = {}
         self.description = rules.describe(name, len(self._actions))
@@ -111,6 +132,7 @@ class AtariWorld(World):
         assert not game.over, "a game that is over is reset before it is stepped"
         assert not game.life_lost, "an episode that a lost life ended is reset before it is stepped"
         reward = self._play(self._actions[int(action[0])])
+        self._is_unseen = False
         self._tally.add(reward)
         self._whole.add(reward)
         lives, frames = self._ale.lives(), self._frames()
@@ -131,6 +153,8 @@ class AtariWorld(World):
         return Step(_copied(self._picture), rewards, terminated, cut, facts)
 
     def frame(self) -> Array:
+        if self._is_unseen:
+            self._play_start(self._noops(self._game.key))
         return np.asarray(self._ale.getScreenRGB())
 
     def snapshot(self) -> bytes:
@@ -162,6 +186,7 @@ class AtariWorld(World):
             self._begin(key)
             return _copied(self._picture)
         self._ale.restoreState(_emulator_state(state[split:]))
+        self._is_unseen = False
         self._game = _Game(key, start, held, lives, bool(flags & 1), bool(flags & 2))
         pixels = np.frombuffer(state, np.uint8, height * width, _HEADER.size)
         self._picture = {"observation": pixels.reshape(1, height, width, 1).copy()}
@@ -175,19 +200,34 @@ class AtariWorld(World):
         return {"game_over": 1.0, "game_return": whole.total, "game_length": float(whole.length)}
 
     def _begin(self, key: int) -> None:
-        """Switch the console on and play the no-ops: all that follows from the key."""
-        self._switch_on()
-        if self._rules.noops:
-            for _ in range(1 + fold(key, _NOOPS) % self._rules.noops):
-                self._ale.act(NOOP)
-                if self._ale.game_over(with_truncation=False):
-                    self._switch_on()
-        start, lives = self._ale.getEpisodeFrameNumber(), self._ale.lives()
-        self._game = _Game(key, start, NOOP, lives, over=False)
+        """A game's first moment: all that follows from the key."""
+        noops = self._noops(key)
+        known = _starts(self._rom, self._rules) if noops and self.traits.snapshots else {}
+        start = known.get(noops)
+        if start is None:
+            start = known[noops] = self._play_start(noops)
+        else:
+            self._ale.restoreState(start.emulator)
+            self._is_unseen = True
+        self._game = _Game(key, start.frame, NOOP, start.lives, over=False)
         self._tally.start()
         self._whole.start()
+        self._picture = {"observation": start.picture}
+
+    def _noops(self, key: int) -> int:
+        return 1 + fold(key, _NOOPS) % self._rules.noops if self._rules.noops else 0
+
+    def _play_start(self, noops: int) -> _Start:
+        """Switch the console on and play the no-ops."""
+        self._switch_on()
+        for _ in range(noops):
+            self._ale.act(NOOP)
+            if self._ale.game_over(with_truncation=False):
+                self._switch_on()
+        self._is_unseen = False
         self._ale.getScreenGrayscale(self._last)
-        self._picture = {"observation": self._shrink()}
+        state = self._ale.cloneState(include_rng=True)
+        return _Start(state, self._ale.getEpisodeFrameNumber(), self._ale.lives(), self._shrink())
 
     def _switch_on(self) -> None:
         self._ale.restoreState(self._loaded)
