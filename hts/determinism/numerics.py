@@ -23,6 +23,11 @@ def set_environment() -> None:
     # the kernel cost up to a third of an update (hts/design/0006). This changes no number.
     os.environ["MALLOC_MMAP_MAX_"] = "0"
     os.environ["MALLOC_TRIM_THRESHOLD_"] = str(1 << 30)
+    # And in huge pages, where the kernel leaves that to whoever asks.
+    tunables = os.environ.get("GLIBC_TUNABLES", "")
+    if "glibc.malloc.hugetlb" not in tunables:
+        asked = "glibc.malloc.hugetlb=1"
+        os.environ["GLIBC_TUNABLES"] = f"{tunables}:{asked}" if tunables else asked
 
 
 @functools.cache  # whoever needs torch may ask; the first one prepares it

@@ -22,7 +22,7 @@ for _ in range(4):
 def test_a_child_keeps_its_large_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """64 MB taken and left again and again come fresh from the kernel once, page by page; without
     the environment that is set, they do so every time."""
-    for name in [name for name in os.environ if name.startswith("MALLOC_")]:
+    for name in [name for name in os.environ if name.startswith(("MALLOC_", "GLIBC_"))]:
         monkeypatch.delenv(name)
 
     def faults() -> list[int]:
@@ -35,10 +35,25 @@ def test_a_child_keeps_its_large_memory(monkeypatch: pytest.MonkeyPatch) -> None
         monkeypatch.setenv(name, os.environ.get(name, "1"))
     for name in ("MALLOC_MMAP_MAX_", "MALLOC_TRIM_THRESHOLD_"):
         monkeypatch.setenv(name, "0")  # so that what is set below is taken back afterwards
+    monkeypatch.setenv("GLIBC_TUNABLES", "glibc.malloc.hugetlb=0")
     numerics.set_environment()
     first, *others = faults()
     assert first > 10_000
     assert max(others) < 100
+
+
+def test_memory_is_asked_for_in_huge_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside what a user has tuned, and not where that says otherwise."""
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "CUBLAS_WORKSPACE_CONFIG"):
+        monkeypatch.setenv(name, os.environ.get(name, "1"))
+    for name in ("MALLOC_MMAP_MAX_", "MALLOC_TRIM_THRESHOLD_"):
+        monkeypatch.setenv(name, "0")
+    asked, own = "glibc.malloc.hugetlb=1", "glibc.malloc.arena_max=2"
+    for before, after in (("", asked), (own, f"{own}:{asked}"), (asked[:-1] + "0",) * 2):
+        monkeypatch.setenv("GLIBC_TUNABLES", before)
+        numerics.set_environment()
+        numerics.set_environment()
+        assert os.environ["GLIBC_TUNABLES"] == after
 
 
 LOOKED = """
