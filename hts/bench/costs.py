@@ -37,15 +37,20 @@ class Costs:
     step: StepCosts
     inference: Mapping[int, float]  # CPU seconds for each row, by rows in the batch
     learning: float  # CPU seconds for each row, all epochs of one update
+    questions: float = 1.0  # for each sample: its own, and its share of those behind the rollout
 
     def answer(self, batch: float) -> float:
         """CPU seconds of the network for each row when so many are answered together."""
         sizes = sorted(self.inference)
         return float(np.interp(batch, sizes, [self.inference[size] for size in sizes]))
 
+    def acting(self, batch: float) -> float:
+        """CPU seconds of its step and its answers when so many are answered together."""
+        return self.step.cpu + self.answer(batch) * self.questions
+
     def sample(self, batch: float) -> float:
         """CPU seconds of everything that one sample needs."""
-        return self.step.cpu + self.answer(batch) + self.learning
+        return self.acting(batch) + self.learning
 
 
 @dataclass(frozen=True)
@@ -80,7 +85,10 @@ def measure_worlds(found: Plan, spec: Spec, budget: Budget) -> StepCosts:
 def with_networks(found: Plan, step: StepCosts, budget: Budget) -> Costs:
     """The costs of answering and learning beside those of stepping."""
     inference = measure_inference(found, step, budget.inference)
-    return Costs(step, inference, measure_learning(found, step, budget.learning))
+    learning, experiment = measure_learning(found, step, budget.learning), found.experiment
+    # Behind the last step of a rollout its value is asked for, but by algorithms with a replay.
+    behind = 0.0 if experiment.windows else 1.0 / experiment.rollout
+    return Costs(step, inference, learning, 1.0 + behind)
 
 
 def measure_inference(found: Plan, step: StepCosts, seconds: float) -> dict[int, float]:

@@ -67,6 +67,7 @@ def run(pipe: Pipe, question: Question) -> None:
         at_once=costs.step.at_once,
         inference=list(costs.inference.items()),
         learning=costs.learning,
+        questions=costs.questions,
         parts=parts,
     )
     pipe.receive()  # stays until it is ended
@@ -75,4 +76,5 @@ def run(pipe: Pipe, question: Question) -> None:
 def _read(said: dict[str, Any]) -> Found:
     step = StepCosts(np.array(said["durations"]), said["cpu"], said["at_once"], ())
     inference = {int(size): float(seconds) for size, seconds in said["inference"]}
-    return Found(Costs(step, inference, said["learning"]), said["parts"])
+    costs = Costs(step, inference, said["learning"], said["questions"])
+    return Found(costs, said["parts"])

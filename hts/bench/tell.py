@@ -36,8 +36,13 @@ def _costs(costs: Costs, replicas: int) -> str:
     return (
         f"step {_us(step.mean)} (deviation {_us(step.deviation)}{waiting}), answer "
         f"{_us(costs.answer(replicas))} in batches of {replicas:,} and {_us(costs.answer(1))} "
-        f"alone, learning {_us(costs.learning)}"
+        f"alone{_questions(costs)}, learning {_us(costs.learning)}"
     )
+
+
+def _questions(costs: Costs) -> str:
+    """Short rollouts ask more than once for each step."""
+    return f" ({costs.questions:.3g} for each step)" if costs.questions > 1.02 else ""
 
 
 def _crowded(outcome: Outcome) -> str:
@@ -109,6 +114,7 @@ def as_json(outcome: Outcome) -> dict[str, Any]:
             "step_waiting": step.waiting,
             "inference": {str(size): seconds for size, seconds in costs.inference.items()},
             "learning": costs.learning,
+            "questions": costs.questions,
             "parts": outcome.found.parts,
         },
         "limits": {**dataclasses.asdict(outcome.limits), "best": outcome.limits.best},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import resource
 import time
@@ -56,8 +57,21 @@ class StepCosts:
 
 
 def measure_steps(worlds: Sequence[World | BatchedWorld], seconds: float) -> StepCosts:
-    """Step a batched world, or single ones in turn, with random actions, doing nothing else."""
+    """Step a batched world, or single ones in turn, with random actions, doing nothing else.
+
+    In turn each of them takes few steps, in which episodes end too rarely or too often: what resets
+    cost is then seen on the first one alone.
+    """
+    if len(worlds) == 1:
+        return _measured(_walk(worlds), seconds)
     walk = _walk(worlds)
+    found = _measured(walk, seconds / 2)
+    alone = _walk(worlds[:1])
+    _measured(alone, seconds / 2)
+    return dataclasses.replace(found, cpu=found.cpu + alone.resetting - walk.resetting)
+
+
+def _measured(walk: _Walk, seconds: float) -> StepCosts:
     walk.timed(_WARM_STEPS)
     at_once = 1 if walk.timed(1).wall > _SHORT else _AT_ONCE
     stretches, deadline = [walk.timed(at_once)], time.perf_counter() + seconds
@@ -86,7 +100,13 @@ class _Walk(ABC):
         self.seen: list[Observation] = []
         self._spaces = world.spaces
         self._stepped = 0
+        self._spent = 0.0  # CPU seconds of resets
         self._begin()
+
+    @property
+    def resetting(self) -> float:
+        """CPU seconds of resets for each step that was taken."""
+        return self._spent / self._stepped
 
     def timed(self, steps: int) -> Stretch:
         """The next steps, and the resets between them."""
@@ -131,7 +151,9 @@ class _SingleWalk(_Walk):
             step = self._worlds[row].step(action[0])
             if step.terminated or step.truncated:
                 self._episode[row] += 1
+                began = time.process_time()
                 self._worlds[row].reset(episode_seed(0, row, self._episode[row]))
+                self._spent += time.process_time() - began
         return step.observation
 
 

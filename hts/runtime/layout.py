@@ -6,10 +6,10 @@ Everything that is `auto` is filled in, everything that was asked for is kept:
     steps that wait     one or two executors, every replica in a thread of its own
     a replay            two learners keep a core each busy: executors for the cores that are left
     network on a GPU    one actor answers all executors in large batches
-    all others          executors that answer themselves; how many, the costs say. With E of them
-                        on C cores a rollout takes an executor's work, the learner's, or the work
-                        of all divided by C, whichever is longest; and the sum of the first two
-                        where executors and learner take turns.
+    all others          executors that answer themselves; how many, the costs say. A rollout takes
+                        an executor's work or a learner thread's, whichever is longer, and longer
+                        where they have less than a core each; and the sum of both where they take
+                        turns.
 """
 
 from __future__ import annotations
@@ -138,14 +138,18 @@ def _for_computing(
 
 
 def _pace(experiment: Experiment, there: There, costs: Costs, crew: tuple[int, int]) -> float:
-    """Seconds of a rollout for each of its rows, with so many executors and learner threads."""
+    """Seconds of a rollout for each of its rows, with so many executors and learner threads.
+
+    Side by side each has a core, or an equal share of one, until one kind is done.
+    """
     executors, learners = (min(count, there.cores) for count in crew)
-    acting = costs.step.cpu + costs.answer(experiment.replicas / executors)
+    acting = costs.acting(experiment.replicas / executors) / executors
     learning = costs.learning / learners
     if experiment.schedule == "sync":
-        return acting / executors + learning
-    together = (acting + costs.learning) / there.cores
-    return max(acting / executors, learning, together)
+        return acting + learning
+    share = min(1.0, there.cores / (executors + learners))
+    first, last = sorted((acting, learning))
+    return first / share + last - first
 
 
 def _filled(

@@ -80,6 +80,28 @@ def test_resets_are_part_of_steps() -> None:
     assert ends_at_once.cpu > 1.5 * goes_on.cpu
 
 
+def test_resets_are_no_more_and_no_less_where_worlds_take_turns() -> None:
+    """Of fifty worlds in turn none comes to the end of its episode of two hundred steps, or all do
+    at once: what resets cost is what it is where one world goes from end to end."""
+    env = "sleeper:?mean=0.1&shape=10000&work=burn&length=200"
+    worlds = [make(env, Place(first, 1, 0)) for first in range(50)]
+    plain = [world.reset for world in worlds]
+    for world, reset in zip(worlds, plain, strict=True):
+        world.reset = _slow(reset)  # type: ignore[method-assign]
+    found = measure_steps(worlds, 0.6)
+    assert found.cpu == pytest.approx(0.2e-3, rel=0.2), "0.1 ms, and 20 ms of every 200th"
+
+
+def _slow(reset: Any) -> Any:
+    def burns(seed: int) -> Any:
+        until = time.process_time() + 0.02
+        while time.process_time() < until:
+            pass
+        return reset(seed)
+
+    return burns
+
+
 def test_deviation_and_shape_are_of_single_steps() -> None:
     """Means of 64 exponential steps still tell the deviation of one, to 10 %; so does the shape."""
     drawn = np.random.default_rng(3).exponential(1e-6, (4000, 64)).mean(axis=1)
@@ -95,7 +117,9 @@ def test_everything_has_a_cost() -> None:
     assert found.inference[1] > found.inference[16] > 0
     assert found.answer(6) == pytest.approx((found.answer(4) + found.answer(8)) / 2)
     assert found.answer(1000) == found.answer(16)
-    assert found.sample(16) == found.step.cpu + found.inference[16] + found.learning
+    assert found.questions == 1 + 1 / 16, "behind a rollout of 16 steps a value is asked for"
+    acting = found.step.cpu + found.inference[16] * found.questions
+    assert found.sample(16) == acting + found.learning
 
 
 def test_a_part_of_an_update_stands_for_all_of_it() -> None:

@@ -60,6 +60,14 @@ def test_threads_of_the_learner_make_room_for_executors() -> None:
     assert chosen(found, four, learners=2).machine.executors == 2
 
 
+def test_a_core_each_is_better_than_three_on_two() -> None:
+    """A2C on Atari: where an executor takes as long as the learner, neither is cut: with three on
+    two cores somebody would have less than a core, and everybody waits for whom that is."""
+    atari = costs(0.4e-3, answer=0.24e-3, learning=0.66e-3)
+    assert who(chosen(atari)) == (1, 0, 1, "turns")
+    assert chosen(atari).machine.learners == 1
+
+
 def test_in_turn_every_core_steps() -> None:
     """Under sync nobody learns while executors work, so they take all cores."""
     tiny = costs(2e-6, answer=2e-6, learning=18e-6)
