@@ -304,6 +304,9 @@ class Machine:
     stepping: Literal["auto", "turns", "threads"] = option(
         "auto", "turns: one block after the other; threads: at once, for steps that wait"
     )
+    revise: NotNegative = option(
+        30.0, "seconds until auto looks at what the run costs, to change what it chose; 0: never"
+    )
     replacements: Annotated[int, Range(0)] = option(
         20, "processes that may die in an hour and be replaced"
     )

@@ -18,7 +18,9 @@ import dataclasses
 import itertools
 import math
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from hts.bench.costs import Budget, Costs, measure, measure_worlds
 from hts.config import Experiment, Machine
@@ -31,6 +33,8 @@ LOOK = Budget(steps=0.4, inference=0.2, learning=0.3)
 
 _WAITING = 0.5  # a step that waits for more than this share of its time gets a thread
 _BUSY = 0.25  # of a core, with warm caches: what one executor may compute for replicas that wait
+_PUSHED = 0.15  # of the time is lost where twice as many as there are cores share them, and a
+# quarter of that where it is half as many more
 _WORTH = 0.97  # one more executor has to shorten a rollout to this
 _Q_LEARNERS = 2
 _UNMEASURED = ("counting",)  # takes one right action only
@@ -38,10 +42,24 @@ _UNMEASURED = ("counting",)  # takes one right action only
 
 @dataclass(frozen=True)
 class Layout:
-    """A machine in which everybody is counted, and the sentence that explains it."""
+    """A machine in which everybody is counted, and the sentence that explains it; what was asked
+    for, where executors and learner threads may be counted again while the run goes on."""
 
     machine: Machine
     why: str
+    asked: Machine | None = None
+
+
+Crew: TypeAlias = tuple[int, int]
+"""So many executors, and threads of the learner."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """CPU seconds of a sample: of acting, by so many executors, and of learning."""
+
+    acting: Callable[[int], float]
+    learning: float
 
 
 @dataclass(frozen=True)
@@ -104,13 +122,15 @@ def choose(
             f"has a thread; together they compute on {load:.2g} cores"
         )
         return _filled(asked, experiment, few, threads=True, why=why)
-    executors, learners = _for_computing(asked, experiment, there, costs)
+    work = Work(lambda executors: costs.acting(experiment.replicas / executors), costs.learning)
+    executors, learners = _for_computing(asked, experiment, there, work)
     answer = costs.answer(experiment.replicas / executors)
     why = (
         f"of a sample, a step computes {_ms(step.cpu)}, an answer {_ms(answer)}, "
         f"learning {_ms(costs.learning)}"
     )
-    return _filled(asked, experiment, executors, learners=learners, why=why)
+    found = _filled(asked, experiment, executors, learners=learners, why=why)
+    return dataclasses.replace(found, asked=asked)
 
 
 def _for_waiting(experiment: Experiment, there: There, costs: Costs) -> tuple[int, float]:
@@ -120,36 +140,46 @@ def _for_waiting(experiment: Experiment, there: There, costs: Costs) -> tuple[in
     return max(1, min(there.cores, experiment.replicas, math.ceil(load / _BUSY))), load
 
 
-def _for_computing(
-    asked: Machine, experiment: Experiment, there: There, costs: Costs
-) -> tuple[int, int]:
+def _for_computing(asked: Machine, experiment: Experiment, there: There, work: Work) -> Crew:
     """The smallest numbers of executors and learner threads that are about as fast as the best."""
-    most = min(there.cores, experiment.replicas)
-    executors = range(1, most + 1) if asked.executors == "auto" else (asked.executors,)
-    threads = [count for count in (1, 2, 4) if count <= min(there.cores, experiment.shard_count)]
-    learners = threads if asked.learners == "auto" else [asked.learners]
-    crews = sorted(itertools.product(executors, learners), key=sum)
-    best, pace = crews[0], _pace(experiment, there, costs, crews[0])
-    for crew in crews[1:]:
-        found = _pace(experiment, there, costs, crew)
-        if found < _WORTH * pace:
-            best, pace = crew, found
+    possible = crews(asked, experiment, there.cores)
+    best, least = possible[0], pace(experiment, there.cores, work, possible[0])
+    for crew in possible[1:]:
+        found = pace(experiment, there.cores, work, crew)
+        if found < _WORTH * least:
+            best, least = crew, found
     return best
 
 
-def _pace(experiment: Experiment, there: There, costs: Costs, crew: tuple[int, int]) -> float:
-    """Seconds of a rollout for each of its rows, with so many executors and learner threads.
+def crews(asked: Machine, experiment: Experiment, cores: int) -> list[Crew]:
+    """Those that may be chosen, small ones first."""
+    most = min(cores, experiment.replicas)
+    executors = range(1, most + 1) if asked.executors == "auto" else (asked.executors,)
+    threads = [count for count in (1, 2, 4) if count <= min(cores, experiment.shard_count)]
+    learners = threads if asked.learners == "auto" else [asked.learners]
+    return sorted(itertools.product(executors, learners), key=sum)
 
-    Side by side each has a core, or an equal share of one, until one kind is done.
+
+def pace(experiment: Experiment, cores: int, work: Work, crew: Crew) -> float:
+    """Seconds of a rollout for each of its rows.
+
+    Side by side each has a core, or an equal share of one, until one kind is done; those who share
+    push each other out of the caches.
     """
-    executors, learners = (min(count, there.cores) for count in crew)
-    acting = costs.acting(experiment.replicas / executors) / executors
-    learning = costs.learning / learners
+    executors, learners = (min(count, cores) for count in crew)
+    acting, learning = work.acting(executors) / executors, work.learning / learners
     if experiment.schedule == "sync":
         return acting + learning
-    share = min(1.0, there.cores / (executors + learners))
+    crowd = max(1.0, (executors + learners) / cores)
     first, last = sorted((acting, learning))
-    return first / share + last - first
+    return (first * crowd + last - first) * (1.0 + _PUSHED * (crowd - 1.0) ** 2)
+
+
+def recrewed(layout: Layout, experiment: Experiment, crew: Crew) -> Machine:
+    """The same machine with another crew."""
+    assert layout.asked is not None, "somebody may be counted again"
+    executors, learners = crew
+    return _filled(layout.asked, experiment, executors, learners=learners, why="").machine
 
 
 def _filled(

@@ -17,9 +17,7 @@ from hts.report.logs import logs_of
 from hts.report.progress import Progress
 from hts.report.shown import How, Plain, shown
 from hts.report.vitals import Setting
-from hts.runtime.parallel import ParallelRun
-from hts.runtime.serial import SerialRun
-from hts.runtime.vitals import Look
+from hts.runtime.vitals import Crewed, Look
 from hts_envs.registry import parse
 
 _LOOK_SECONDS = 1.0
@@ -42,11 +40,11 @@ class Telling:
             if line["steps"] > progress.steps:  # curves are taken back to where the run goes on
                 self._logs.evaluated(line["steps"], evaluations.points(line))
 
-    def begin(self, run: SerialRun | ParallelRun) -> None:
+    def begin(self, seen: Crewed) -> None:
         """Everybody is ready, and the run is under way."""
         setting = _setting(self._progress.experiment, self._machine)
-        self._look, self._looked = Look(run.crewed(), setting), time.monotonic()
-        self.shown.begin(Look(run.crewed(), setting, _SHOWN_SECONDS))
+        self._look, self._looked = Look(seen, setting), time.monotonic()
+        self.shown.begin(Look(seen, setting, _SHOWN_SECONDS))
 
     def machine(self) -> dict[str, float]:
         """What the next line says of the machine, when it is time for that."""

@@ -8,7 +8,7 @@ import time
 import traceback
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from hts.config import PQL, Config, Experiment, Machine, Resolved
 from hts.errors import RoleFailed, WorldFailed, WrongUsage
@@ -25,6 +25,7 @@ from hts.runtime.assemble import Plan, Updated, plan
 from hts.runtime.devices import device_of
 from hts.runtime.evaluation import Evaluation, evaluation, kept
 from hts.runtime.layout import Layout, auto
+from hts.runtime.moving import MovingRun
 from hts.runtime.parallel import ParallelRun
 from hts.runtime.serial import SerialRun
 from hts.runtime.standing import Standing
@@ -32,6 +33,8 @@ from hts.runtime.telling import Telling
 from hts.signals import undisturbed
 from hts_envs.contract import Spaces
 from hts_envs.registry import parse
+
+Run: TypeAlias = SerialRun | ParallelRun | MovingRun
 
 DONE, FAILED, INTERRUPTED = 0, 1, 130
 _SECONDS_TO_SETTLE = 1.0
@@ -166,10 +169,10 @@ class _Training:
         how: dict[str, Any] = {}
         try:
             try:
-                run = make_run(self._found, self._layout.machine, self._begin)
+                run = self._start()
                 _mention(f"inference: {run.strategy.why}")
                 self.progress.start()
-                self._telling.begin(run)
+                self._telling.begin(run.crewed())
                 self._follow(run)
             except KeyboardInterrupt:
                 code, status = INTERRUPTED, "interrupted"
@@ -212,13 +215,21 @@ class _Training:
             _say(f"go on with: hts-train --resume {path}")
         return code
 
-    def _follow(self, run: SerialRun | ParallelRun) -> None:
+    def _start(self) -> Run:
+        """On its layout, or, where that was chosen by `auto`, on the one that it is changed to."""
+        layout = self._layout
+        if layout.asked is None or not layout.machine.revise:
+            return make_run(self._found, layout.machine, self._begin)
+        cores = len(os.sched_getaffinity(0))
+        return MovingRun(self._found, layout, cores, self._begin)
+
+    def _follow(self, run: Run) -> None:
         """Update after update, until the last one."""
         for updated in run:
             with undisturbed():
                 self._take(run, updated)
 
-    def _take(self, run: SerialRun | ParallelRun, updated: Updated) -> None:
+    def _take(self, run: Run, updated: Updated) -> None:
         seen = {**updated.told, **self._telling.machine()}
         self._metrics = self.progress.update(seen, updated.episodes)
         mark = self._record.update(updated.link, self._metrics, updated.replicas)
@@ -247,7 +258,7 @@ class _Training:
             return error.strerror
         return self._checkpoints.trouble
 
-    def _end(self, run: SerialRun | ParallelRun) -> None:
+    def _end(self, run: Run) -> None:
         """What was learnt and not told yet, and a checkpoint behind all of it."""
         for updated in run.rest():
             self._take(run, updated)
@@ -255,7 +266,7 @@ class _Training:
         while self.progress.updates and not self._checkpoint(run) and time.monotonic() < until:
             time.sleep(0.01)  # a block that is ahead hides where the others stood
 
-    def _checkpoint(self, run: SerialRun | ParallelRun) -> bool:
+    def _checkpoint(self, run: Run) -> bool:
         """Write where the run stands, if that can be seen now."""
         standing = run.standing()
         if standing is None:
@@ -304,12 +315,13 @@ def _evaluate_rest(path: Path, config: Config, how: How) -> int:
         telling.close()
 
 
-def _how(run: SerialRun | ParallelRun) -> dict[str, Any]:
+def _how(run: Run) -> dict[str, Any]:
     """How it was run."""
     return {
         "inference": run.strategy.why,
         "time": run.time_budget(),
         "replaced": run.replaced,
+        "moved": run.moved if isinstance(run, MovingRun) else [],
     }
 
 

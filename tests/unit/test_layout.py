@@ -38,10 +38,10 @@ def who(layout: Layout) -> tuple[Any, ...]:
 
 
 def test_steps_that_compute_share_the_cores() -> None:
-    """Football: two executors without actors, for 1.4 + 0.2 ms are longer than learning's 1.1."""
-    football = costs(1.4e-3, answer=0.2e-3, learning=1.1e-3)
+    """Football: two executors without actors, for 2.2 + 0.2 ms are longer than learning's 0.9."""
+    football = costs(2.2e-3, answer=0.2e-3, learning=0.9e-3)
     assert who(chosen(football)) == (2, 0, 1, "turns")
-    assert who(chosen(football, There(cores=8))) == (2, 0, 1, "turns")
+    assert who(chosen(football, There(cores=8))) == (3, 0, 1, "turns")
     assert who(chosen(football, There(cores=1))) == (1, 0, 1, "turns")
 
 

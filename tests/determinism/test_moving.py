@@ -1,0 +1,148 @@
+"""A run that `auto` moves to another layout is the run that stayed where it was."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hts.config import PPO, Experiment, Machine, configure
+from hts.runtime import moving
+from hts.runtime.assemble import plan
+from hts.runtime.layout import Layout, Work
+from hts.runtime.moving import MovingRun, Seen, Thoughts
+from hts.runtime.train import train
+from hts_envs import parse
+from tests.fakes.runs import experiment, outcome
+
+ASKED = Machine(revise=0.3)
+COUNTED = dataclasses.replace(
+    ASKED, executors=1, actors=0, learners=1, blocks=1, stepping="turns", jitter=1.0
+)
+BURNING = experiment(
+    "sleeper:?mean=1&shape=10000&work=burn&length=50",
+    algo=PPO(epochs=1, minibatches=1),
+    replicas=4,
+    rollout=16,
+    updates=30,
+    shards=4,
+)
+
+
+def thoughts(**changes: Any) -> Thoughts:
+    layout = Layout(COUNTED, "", dataclasses.replace(ASKED, **changes))
+    return Thoughts(layout, Experiment(replicas=16, shards=4), 2)
+
+
+def seen(crew: tuple[int, int], seconds: float, acting: float, learning: float) -> Seen:
+    return Seen(crew, seconds, Work(lambda _: acting, learning))
+
+
+def test_a_crew_that_would_be_a_tenth_faster_is_wanted() -> None:
+    """Where executors are what is waited for, more of them; where the learner is, its threads: the
+    time in which three share two cores, and the rest of the longer work."""
+    three_on_two = (1.0 * 1.5 + 2.0 - 1.0) * (1.0 + 0.15 / 4)
+    assert thoughts().better(seen((1, 1), 4.0, 4.0, 1.0)) == ((2, 1), pytest.approx(three_on_two))
+    assert thoughts().better(seen((1, 1), 4.0, 1.0, 4.0)) == ((1, 2), pytest.approx(three_on_two))
+    assert thoughts().better(seen((1, 1), 1.0, 1.0, 0.95)) is None
+    assert thoughts().better(seen((2, 1), three_on_two, 4.0, 1.0)) is None
+
+
+def test_what_was_asked_for_is_kept() -> None:
+    """An explicit number is nobody's to change."""
+    assert thoughts(executors=1, learners=1).better(seen((1, 1), 4.0, 4.0, 1.0)) is None
+    found = thoughts(executors=1).better(seen((1, 1), 4.0, 1.0, 4.0))
+    assert found is not None
+    assert found[0] == (1, 2)
+
+
+def test_what_was_tried_is_remembered() -> None:
+    """A crew that is slower than the one before it is left again, and not taken a second time,
+    also where everything has become ten times as slow meanwhile."""
+    asked = thoughts(learners=1)
+    found = asked.better(seen((1, 1), 4.0, 4.0, 1.0))
+    assert found is not None
+    assert found[0] == (2, 1)
+    assert asked.better(seen((2, 1), 50.0, 40.0, 10.0)) == ((1, 1), pytest.approx(40.0))
+    assert asked.better(seen((1, 1), 40.0, 40.0, 10.0)) is None
+
+
+@pytest.fixture
+def _moves_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However little is left to be saved."""
+    monkeypatch.setattr(moving, "_SAVED", 0.0)
+
+
+@pytest.mark.usefixtures("_moves_at_once")
+def test_a_run_that_moves_tells_what_one_that_stays_tells() -> None:
+    """Executors are slowest, so there are soon two of them: the same updates, metrics, episodes."""
+    found = plan(BURNING, parse(BURNING.env), "cpu", 1.0)
+    run = MovingRun(found, Layout(COUNTED, "", ASKED), 2)
+    try:
+        told = list(run)
+        assert run.moved == [
+            "behind update {}: 1 executor and 1 learner thread became 2 executors and 1 learner "
+            "thread".format(run.moved[0].split()[2].rstrip(":"))
+        ]
+        assert run.crewed().spent()[0].rows.shape[0] == 2
+        assert not run.marks + run.replaced
+    finally:
+        run.close()
+    expected = outcome(BURNING)
+    assert [update.link for update in told] == [update.link for update in expected]
+    assert [update.told for update in told] == [update.told for update in expected]
+    assert [update.episodes for update in told] == [update.episodes for update in expected]
+
+
+@pytest.mark.usefixtures("_moves_at_once")
+def test_a_run_that_is_stopped_on_its_way_stands_where_it_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Ctrl-C between two layouts loses nothing: what stands there goes on to the same digest."""
+    found = plan(BURNING, parse(BURNING.env), "cpu")
+    run = MovingRun(found, Layout(COUNTED, "", ASKED), 2)
+    real, told = moving.ParallelRun, []
+
+    def stopped(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(moving, "ParallelRun", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        told += [update.link for update in run]
+    standing = run.standing()
+    assert standing is not None
+    assert not list(run.rest())
+    assert run.chain == standing.chain
+    assert len(run.moved) == 1
+    run.close()
+    other = real(found, COUNTED, standing)
+    try:
+        told = [update.link for update in other]
+    finally:
+        other.close()
+    assert told == [update.link for update in outcome(BURNING)][standing.updates :]
+
+
+@pytest.mark.usefixtures("_moves_at_once")
+def test_hts_train_moves_where_a_run_costs_more_than_random_actions(tmp_path: Path) -> None:
+    """A game that is slow for those who play it well: one executor is chosen, there are two in the
+    end, and the digest is that of a run that had one all the time."""
+    common = (
+        *("env=python:tests.fakes.growing:make?ms=1", "algo=ppo", "replicas=8", "rollout=16"),
+        *("steps=6400", "minibatches=1", "learning_rate=3e-3", "evaluate_every=0", "log=none"),
+    )
+    digests = []
+    for name, sets in (("moved", ["revise=0.5"]), ("stayed", ["executors=1", "learners=1"])):
+        assert train(configure(None, [*common, *sets]), tmp_path / name, "quiet") == 0
+        result = json.loads((tmp_path / name / "result.json").read_text())
+        digests.append(result["digest"])
+        if name == "moved":
+            assert [sentence.partition(": ")[2] for sentence in result["moved"]] == [
+                "1 executor and 1 learner thread became 2 executors and 1 learner thread"
+            ]
+        else:
+            assert result["moved"] == []
+    assert digests[0] == digests[1]
