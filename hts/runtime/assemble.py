@@ -51,6 +51,7 @@ class Plan:
     cases: Path | None = None  # where simulators that fail are written down
     policies: Policies | None = None  # which versions are written down, and where
     world: str = ""  # how its world is played, where that says it
+    comes_back: bool = True  # simulators can be led to where others of its world stood
 
     def policy(self, *, packs: bool = False) -> Policy:
         return Policy(self.experiment, self.spaces, self.device, packs=packs)
@@ -98,13 +99,14 @@ def plan(
     spaces: Spaces | None = None,
 ) -> Plan:
     """Look at one world, where its spaces are not known, and refuse a model that cannot see it."""
-    played = ""
+    played, comes_back = "", True
     if spaces is None:
         world = make(spec, Place(0, 1, experiment.seed))
         spaces, played = world.spaces, getattr(world, "description", "")
+        comes_back = world.traits.reseeds
         world.close()
         numerics.settle()
     problems = misfits(experiment, spaces)
     if problems:
         raise BadConfig(problems)
-    return Plan(experiment, spaces, device, jitter, world=played)
+    return Plan(experiment, spaces, device, jitter, world=played, comes_back=comes_back)

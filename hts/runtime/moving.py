@@ -5,8 +5,9 @@ be longer, steps slower, cores shared. So the run itself is looked at: what its 
 learner have computed for each sample. Where another number of them would be a tenth faster, the run
 is stood where it is between two updates and goes on from there with the other crew, as one that was
 stopped and resumed does: the digest cannot tell, and what is lost is the time in which simulators
-come back. Nobody moves for a small gain, or for less than it would save; and how far a crew was off
-from what was expected of it is remembered, so that one which was no better is not tried again.
+come back. Where they cannot, nobody moves, nor for a small gain, nor for less than it would save.
+How far a crew was off from what was expected of it is remembered, so that one which was no better
+is not tried again.
 """
 
 from __future__ import annotations
@@ -127,7 +128,9 @@ class MovingRun:
             self._go(run, move)
 
     def _due(self, run: ParallelRun) -> _Move | None:
-        """What to do behind this update."""
+        """What to do behind this update; nothing any more where simulators did not come back."""
+        if self.marks:
+            return None
         if self._wanted is None:
             self._wanted = self._thought_over(run)
         if self._wanted is None:

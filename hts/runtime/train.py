@@ -218,7 +218,7 @@ class _Training:
     def _start(self) -> Run:
         """On its layout, or, where that was chosen by `auto`, on the one that it is changed to."""
         layout = self._layout
-        if layout.asked is None or not layout.machine.revise:
+        if layout.asked is None or not (layout.machine.revise and self._found.comes_back):
             return make_run(self._found, layout.machine, self._begin)
         cores = len(os.sched_getaffinity(0))
         return MovingRun(self._found, layout, cores, self._begin)

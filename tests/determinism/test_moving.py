@@ -11,10 +11,11 @@ import pytest
 
 from hts.config import PPO, Experiment, Machine, configure
 from hts.runtime import moving
+from hts.runtime import train as training
 from hts.runtime.assemble import plan
 from hts.runtime.layout import Layout, Work
 from hts.runtime.moving import MovingRun, Seen, Thoughts
-from hts.runtime.train import train
+from hts.runtime.train import DONE, FAILED, train
 from hts_envs import parse
 from tests.fakes.runs import experiment, outcome
 
@@ -146,3 +147,23 @@ def test_hts_train_moves_where_a_run_costs_more_than_random_actions(tmp_path: Pa
         else:
             assert result["moved"] == []
     assert digests[0] == digests[1]
+
+
+def test_where_simulators_cannot_come_back_a_run_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A world whose episodes follow from more than their seed says so before the run begins, and
+    nobody thinks of moving it."""
+
+    def moves(*_: Any) -> Any:
+        raise NotImplementedError
+
+    monkeypatch.setattr(training, "MovingRun", moves)
+    short = ("algo=a2c", "replicas=2", "rollout=5", "steps=20", "evaluate_every=0", "log=none")
+    codes = [
+        train(configure(None, [f"env={env}", *short]), tmp_path / str(number), "quiet")
+        for number, env in enumerate(
+            ("atari:Breakout?life_loss=terminates", "atari:Breakout?life_loss=none")
+        )
+    ]
+    assert codes == [DONE, FAILED]
