@@ -11,7 +11,6 @@ import pytest
 
 from hts.config import PPO, Experiment, Machine, configure
 from hts.runtime import moving
-from hts.runtime import train as training
 from hts.runtime.assemble import plan
 from hts.runtime.layout import Layout, Work
 from hts.runtime.moving import MovingRun, Seen, Thoughts
@@ -158,7 +157,7 @@ def test_where_simulators_cannot_come_back_a_run_stays(
     def moves(*_: Any) -> Any:
         raise NotImplementedError
 
-    monkeypatch.setattr(training, "MovingRun", moves)
+    monkeypatch.setattr(MovingRun, "__init__", moves)
     short = ("algo=a2c", "replicas=2", "rollout=5", "steps=20", "evaluate_every=0", "log=none")
     codes = [
         train(configure(None, [f"env={env}", *short]), tmp_path / str(number), "quiet")
