@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import resource
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,6 +36,7 @@ class StepCosts:
     cpu: float
     at_once: int
     seen: tuple[Observation, ...]  # some of what was observed
+    repeats: bool = True  # equal seeds and actions have shown the same, as far as was looked
 
     @property
     def mean(self) -> float:
@@ -60,15 +62,45 @@ def measure_steps(worlds: Sequence[World | BatchedWorld], seconds: float) -> Ste
     """Step a batched world, or single ones in turn, with random actions, doing nothing else.
 
     In turn each of them takes few steps, in which episodes end too rarely or too often: what resets
-    cost is then seen on the first one alone.
+    take is then seen on the first one alone.
     """
-    if len(worlds) == 1:
-        return _measured(_walk(worlds), seconds)
-    walk = _walk(worlds)
+    first = worlds[0]
+    if isinstance(first, BatchedWorld):
+        return _measured(_BatchedWalk(first), seconds)
+    singles = [world for world in worlds if isinstance(world, World)]
+    walk = _SingleWalk(singles)
     found = _measured(walk, seconds / 2)
-    alone = _walk(worlds[:1])
+    alone = _SingleWalk(singles[:1])
     _measured(alone, seconds / 2)
-    return dataclasses.replace(found, cpu=found.cpu + alone.resetting - walk.resetting)
+    wall, cpu = alone.resetting - walk.resetting
+    return dataclasses.replace(
+        found,
+        durations=np.maximum(found.durations + wall, 1e-9),
+        cpu=max(found.cpu + cpu, 1e-9),
+        repeats=_repeats(singles[0], seconds / 4),
+    )
+
+
+def _repeats(world: World, seconds: float) -> bool:
+    """An episode's begin, twice with the same seed and the same actions, for so long together."""
+    until = time.perf_counter() + seconds / 2
+    first = list(itertools.takewhile(lambda _: time.perf_counter() < until, _shown(world)))
+    return len(first) > 1 and first == list(itertools.islice(_shown(world), len(first)))
+
+
+def _shown(world: World) -> Iterator[object]:
+    """What an episode shows from its reset on."""
+    yield _bytes(world.reset(episode_seed(0, 0, 0)))
+    for number in itertools.count():
+        drawn = actions(world.spaces, keys(0, Purpose.CHECK, 0, 0, np.arange(number, number + 1)))
+        step = world.step(drawn[0])
+        yield _bytes(step.observation), step.reward.tobytes(), step.terminated, step.truncated
+        if step.terminated or step.truncated:
+            return
+
+
+def _bytes(seen: Observation) -> list[bytes]:
+    return [array.tobytes() for array in seen.values()]
 
 
 def _measured(walk: _Walk, seconds: float) -> StepCosts:
@@ -86,12 +118,6 @@ def _measured(walk: _Walk, seconds: float) -> StepCosts:
     )
 
 
-def _walk(worlds: Sequence[World | BatchedWorld]) -> _Walk:
-    if isinstance(worlds[0], BatchedWorld):
-        return _BatchedWalk(worlds[0])
-    return _SingleWalk([world for world in worlds if isinstance(world, World)])
-
-
 class _Walk(ABC):
     """Steps and resets, with actions that were drawn before the clock runs."""
 
@@ -100,13 +126,13 @@ class _Walk(ABC):
         self.seen: list[Observation] = []
         self._spaces = world.spaces
         self._stepped = 0
-        self._spent = 0.0  # CPU seconds of resets
+        self._resets = np.zeros(2)  # seconds of the clock and of the CPU
         self._begin()
 
     @property
-    def resetting(self) -> float:
-        """CPU seconds of resets for each step that was taken."""
-        return self._spent / self._stepped
+    def resetting(self) -> Array:
+        """Seconds of resets, of the clock and of the CPU, for each step that was taken."""
+        return self._resets / self._stepped
 
     def timed(self, steps: int) -> Stretch:
         """The next steps, and the resets between them."""
@@ -151,9 +177,9 @@ class _SingleWalk(_Walk):
             step = self._worlds[row].step(action[0])
             if step.terminated or step.truncated:
                 self._episode[row] += 1
-                began = time.process_time()
+                began = time.perf_counter(), time.process_time()
                 self._worlds[row].reset(episode_seed(0, row, self._episode[row]))
-                self._spent += time.process_time() - began
+                self._resets += time.perf_counter() - began[0], time.process_time() - began[1]
         return step.observation
 
 

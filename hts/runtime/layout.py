@@ -50,7 +50,7 @@ class Layout:
     asked: Machine | None = None
 
 
-Crew: TypeAlias = tuple[int, int]
+Counts: TypeAlias = tuple[int, int]
 """So many executors, and threads of the learner."""
 
 
@@ -130,7 +130,10 @@ def choose(
         f"learning {_ms(costs.learning)}"
     )
     found = _filled(asked, experiment, executors, learners=learners, why=why)
-    return dataclasses.replace(found, asked=asked)
+    again = (
+        step.repeats and asked.listen is None and len(choices(asked, experiment, there.cores)) > 1
+    )
+    return dataclasses.replace(found, asked=asked if again else None)
 
 
 def _for_waiting(experiment: Experiment, there: There, costs: Costs) -> tuple[int, float]:
@@ -140,18 +143,18 @@ def _for_waiting(experiment: Experiment, there: There, costs: Costs) -> tuple[in
     return max(1, min(there.cores, experiment.replicas, math.ceil(load / _BUSY))), load
 
 
-def _for_computing(asked: Machine, experiment: Experiment, there: There, work: Work) -> Crew:
+def _for_computing(asked: Machine, experiment: Experiment, there: There, work: Work) -> Counts:
     """The smallest numbers of executors and learner threads that are about as fast as the best."""
-    possible = crews(asked, experiment, there.cores)
+    possible = choices(asked, experiment, there.cores)
     best, least = possible[0], pace(experiment, there.cores, work, possible[0])
-    for crew in possible[1:]:
-        found = pace(experiment, there.cores, work, crew)
+    for counts in possible[1:]:
+        found = pace(experiment, there.cores, work, counts)
         if found < _WORTH * least:
-            best, least = crew, found
+            best, least = counts, found
     return best
 
 
-def crews(asked: Machine, experiment: Experiment, cores: int) -> list[Crew]:
+def choices(asked: Machine, experiment: Experiment, cores: int) -> list[Counts]:
     """Those that may be chosen, small ones first."""
     most = min(cores, experiment.replicas)
     executors = range(1, most + 1) if asked.executors == "auto" else (asked.executors,)
@@ -160,13 +163,13 @@ def crews(asked: Machine, experiment: Experiment, cores: int) -> list[Crew]:
     return sorted(itertools.product(executors, learners), key=sum)
 
 
-def pace(experiment: Experiment, cores: int, work: Work, crew: Crew) -> float:
+def pace(experiment: Experiment, cores: int, work: Work, counts: Counts) -> float:
     """Seconds of a rollout for each of its rows.
 
     Side by side each has a core, or an equal share of one, until one kind is done; those who share
     push each other out of the caches.
     """
-    executors, learners = (min(count, cores) for count in crew)
+    executors, learners = (min(count, cores) for count in counts)
     acting, learning = work.acting(executors) / executors, work.learning / learners
     if experiment.schedule == "sync":
         return acting + learning
@@ -175,10 +178,10 @@ def pace(experiment: Experiment, cores: int, work: Work, crew: Crew) -> float:
     return (first * crowd + last - first) * (1.0 + _PUSHED * (crowd - 1.0) ** 2)
 
 
-def recrewed(layout: Layout, experiment: Experiment, crew: Crew) -> Machine:
-    """The same machine with another crew."""
+def recounted(layout: Layout, experiment: Experiment, counts: Counts) -> Machine:
+    """The same machine with other numbers."""
     assert layout.asked is not None, "somebody may be counted again"
-    executors, learners = crew
+    executors, learners = counts
     return _filled(layout.asked, experiment, executors, learners=learners, why="").machine
 
 

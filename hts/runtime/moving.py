@@ -3,70 +3,75 @@
 What a sample costs is measured before a run begins, on a policy that knows nothing; later games may
 be longer, steps slower, cores shared. So the run itself is looked at: what its executors and its
 learner have computed for each sample. Where another number of them would be a tenth faster, the run
-is stood where it is between two updates and goes on from there with the other crew, as one that was
+is stood where it is between two updates and goes on from there with that many, as one that was
 stopped and resumed does: the digest cannot tell, and what is lost is the time in which simulators
 come back. Where they cannot, nobody moves, nor for a small gain, nor for less than it would save.
-How far a crew was off from what was expected of it is remembered, so that one which was no better
-is not tried again.
+How far a layout was off from what was expected of it is remembered, so that one which was no better
+is not tried again soon.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hts.bench.processes import cpu_seconds_of
 from hts.config import Experiment, Machine
+from hts.errors import HtsError
 from hts.report.say import mention
 from hts.runtime.assemble import Plan, Updated
-from hts.runtime.layout import Crew, Layout, Work, crews, pace, recrewed
+from hts.runtime.layout import Counts, Layout, Work, choices, pace, recounted
 from hts.runtime.parallel import LEARNER, ParallelRun
 from hts.runtime.standing import Standing
-from hts.runtime.vitals import Crewed
+from hts.runtime.vitals import Crewed, Spent
+from hts.signals import undisturbed
 
-_WORTH = 0.9  # another crew has to shorten a rollout to this
+_WORTH = 0.9  # other numbers have to shorten a rollout to this
 _LONGEST = 600.0  # seconds between two looks
-_STARTING = 3.0  # seconds in which processes are born
 _SAVED = 4.0  # times what moving costs has to be saved by it
+_FORGOTTEN = 0.2  # of how others were off, in each look: the machine may be another one by now
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What a run has done for a while."""
+    """What a run has done for a while, with so many executors and learner threads."""
 
-    crew: Crew
+    counts: Counts
     seconds: float  # of a sample
     work: Work
 
 
 class Thoughts:
-    """Which crew is worth going on with, after everything that was seen."""
+    """Which numbers are worth going on with, after everything that was seen."""
 
     def __init__(self, layout: Layout, experiment: Experiment, cores: int) -> None:
         assert layout.asked is not None, "somebody may be counted again"
-        self._crews = crews(layout.asked, experiment, cores)
+        self._choices = choices(layout.asked, experiment, cores)
         self._experiment = experiment
         self._cores = cores
-        self._off: dict[Crew, float] = {}  # times what was to be expected of it
+        self._off: dict[Counts, float] = {}  # times what was to be expected
 
-    def better(self, seen: Seen) -> tuple[Crew, float] | None:
-        """Another crew and the seconds of a sample that are expected of it, if that is worth it."""
-        self._off[seen.crew] = seen.seconds / self._pace(seen.work, seen.crew)
-        others = self._off[seen.crew]  # as much as it, until they are tried
-        expected = {
-            crew: self._pace(seen.work, crew) * self._off.get(crew, others) for crew in self._crews
-        }
-        best = min(self._crews, key=expected.__getitem__)
+    def better(self, seen: Seen) -> tuple[Counts, float] | None:
+        """Others, and the seconds of a sample that are expected of them, if they are worth it."""
+        paces = {counts: self._pace(seen.work, counts) for counts in self._choices}
+        if not all(paces.values()):
+            return None  # too short a look: nobody was seen computing
+        now = seen.seconds / paces[seen.counts]
+        self._off[seen.counts] = now
+        expected = {c: pace * self._off.get(c, now) for c, pace in paces.items()}
+        self._off = {c: off + _FORGOTTEN * (now - off) for c, off in self._off.items()}
+        best = min(self._choices, key=expected.__getitem__)
         return (best, expected[best]) if expected[best] < _WORTH * seen.seconds else None
 
-    def _pace(self, work: Work, crew: Crew) -> float:
-        return pace(self._experiment, self._cores, work, crew)
+    def _pace(self, work: Work, counts: Counts) -> float:
+        return pace(self._experiment, self._cores, work, counts)
 
 
 @dataclass(frozen=True)
-class _Mark:
-    """A moment at the end of an update."""
+class _Moment:
+    """The end of an update, and what everybody had computed by then."""
 
     at: float
     updates: int
@@ -77,19 +82,11 @@ class _Mark:
 
 @dataclass(frozen=True)
 class _Wanted:
-    """Another crew, the seconds that it would save to the end, and CPU seconds of acting."""
+    """Other numbers, the seconds that they save with each sample, and CPU seconds of acting."""
 
-    crew: Crew
+    counts: Counts
     saves: float
     acting: float
-
-
-@dataclass(frozen=True)
-class _Move:
-    """A crew, and where the run stands as it comes."""
-
-    crew: Crew
-    standing: Standing
 
 
 class MovingRun:
@@ -98,112 +95,136 @@ class MovingRun:
     def __init__(
         self, found: Plan, layout: Layout, cores: int, begin: Standing | None = None
     ) -> None:
+        self.moved: list[str] = []
         self._found = found
         self._layout = layout
         self._thoughts = Thoughts(layout, found.experiment, cores)
         self._wait = layout.machine.revise
         self._updates = 0 if begin is None else begin.updates
-        self._begin = begin
         self._replaced: list[str] = []
         self._marks: list[str] = []
-        self.moved: list[str] = []
-        self._run: ParallelRun | None = ParallelRun(found, layout.machine, begin)
-        self.strategy = self._run.strategy
-        self._since: _Mark | None = None
+        self._since: _Moment | None = None
         self._wanted: _Wanted | None = None
-        self._seen_from_outside = self._run.crewed()
+        self._stands: Standing | None = None  # where it is while nobody is there
+        self._leaves: ParallelRun | None = None  # who is being ended
+        began = time.monotonic()
+        self._run: ParallelRun | None = ParallelRun(found, layout.machine, begin)
+        self._starting = time.monotonic() - began
+        self.strategy = self._run.strategy
+        self._crewed = self._run.crewed()
 
     def __iter__(self) -> Iterator[Updated]:
         """Update after update, in the order of the rollouts."""
-        while self._run is not None:
-            run, move = self._run, None
-            for updated in run:
+        goes_on = True
+        while goes_on:
+            goes_on = False
+            assert self._run is not None, "a run that has moved is there again"
+            for updated in self._run:
                 self._updates += 1
                 yield updated
-                move = self._due(run)
-                if move is not None:
+                goes_on = self._is_to_move(self._run)
+                if goes_on:
                     break
-            if move is None:
-                return
-            self._go(run, move)
+            if goes_on:
+                self._move()
 
-    def _due(self, run: ParallelRun) -> _Move | None:
-        """What to do behind this update; nothing any more where simulators did not come back."""
-        if self.marks:
-            return None
-        if self._wanted is None:
+    def _is_to_move(self, run: ParallelRun) -> bool:
+        """Behind this update, from where it stands; never where simulators did not come back."""
+        if self._wanted is None and not self.marks:
             self._wanted = self._thought_over(run)
         if self._wanted is None:
-            return None
+            return False
         standing = run.standing()
         if standing is None:
-            return None  # it cannot be seen behind each update
-        wanted, self._wanted = self._wanted, None
-        replayed = _steps_to_replay(standing) * wanted.acting / wanted.crew[0]
-        worth_it = wanted.saves > _SAVED * (_STARTING + replayed)
-        return _Move(wanted.crew, standing) if worth_it else None
-
-    def _mark(self, run: ParallelRun) -> _Mark:
-        learner = [child.pid for child in run.children if child.name == LEARNER]
-        others = [child.pid for child in run.children if child.name != LEARNER]
-        acting, learning = cpu_seconds_of(others), cpu_seconds_of(learner)
-        return _Mark(time.monotonic(), self._updates, acting, learning, (*others, *learner))
+            return False  # it cannot be seen behind each update
+        wanted, experiment = self._wanted, self._found.experiment
+        replayed = _steps_to_replay(standing) * wanted.acting / wanted.counts[0]
+        left = experiment.steps - self._updates * experiment.rows
+        if left * wanted.saves <= _SAVED * (self._starting + replayed):
+            self._wanted = None
+            return False
+        self._stands = standing
+        return True
 
     def _thought_over(self, run: ParallelRun) -> _Wanted | None:
-        """When it is time for that: the crew to go on with, if it is not this one."""
-        now = self._mark(run)
+        """When it is time for that: what to go on with, if it is not this."""
         since = self._since
+        if since is not None and time.monotonic() - since.at < self._wait:
+            return None
+        now = self._moment(run)
         if since is None or now.pids != since.pids:  # somebody who begins costs more
             self._since = now
             return None
-        if now.at - since.at < self._wait:
-            return None
-        self._since, self._wait = None, min(2 * self._wait, _LONGEST)
-        experiment = self._found.experiment
-        samples = (now.updates - since.updates) * experiment.rows
+        longer = max(self._layout.machine.revise, _LONGEST)
+        self._since, self._wait = now, min(2 * self._wait, longer)
+        samples = (now.updates - since.updates) * self._found.experiment.rows
         acting = (now.acting - since.acting) / samples
         work = Work(lambda _: acting, (now.learning - since.learning) / samples)
-        seen = Seen(_crew(self._layout.machine), (now.at - since.at) / samples, work)
+        seen = Seen(_counts(self._layout.machine), (now.at - since.at) / samples, work)
         found = self._thoughts.better(seen)
         if found is None:
             return None
         better, expected = found
-        left = experiment.steps - now.updates * experiment.rows
-        return _Wanted(better, left * (seen.seconds - expected), acting)
+        return _Wanted(better, seen.seconds - expected, acting)
 
-    def _go(self, old: ParallelRun, move: _Move) -> None:
-        """Whoever interrupts this finds the run standing, and nobody there."""
-        machine = recrewed(self._layout, self._found.experiment, move.crew)
-        self._replaced += old.replaced
-        self._marks += old.marks
-        self.moved.append(
-            f"behind update {move.standing.updates:,}: {_told(self._layout.machine)} became "
-            f"{_told(machine)}"
-        )
-        mention(f"hts-train: machine: {self.moved[-1]}, to be faster")
-        self._begin, self._run = move.standing, None
-        old.close()
-        self._layout = Layout(machine, self._layout.why, self._layout.asked)
-        self._run = ParallelRun(self._found, machine, move.standing)
-        self._seen_from_outside = self._run.crewed()
+    def _moment(self, run: ParallelRun) -> _Moment:
+        learner = [child.pid for child in run.children if child.name == LEARNER]
+        others = [child.pid for child in run.children if child.name != LEARNER]
+        acting, learning = cpu_seconds_of(others), cpu_seconds_of(learner)
+        return _Moment(time.monotonic(), self._updates, acting, learning, (*others, *learner))
+
+    def _move(self) -> None:
+        """Whoever interrupts this finds the run standing, and whoever is left there is ended."""
+        assert self._wanted is not None, "somewhere to go"
+        before = self._layout.machine
+        after = recounted(self._layout, self._found.experiment, self._wanted.counts)
+        self._wanted = self._since = None
+        with undisturbed():
+            self._leave()
+        try:
+            self._run = ParallelRun(self._found, after, self._stands)
+        except (HtsError, OSError) as error:
+            self._wait = math.inf
+            mention(f"hts-train: machine: it stays as it was, for it could not change: {error}")
+            self._run = ParallelRun(self._found, before, self._stands)
+        else:
+            self._layout = Layout(after, self._layout.why, self._layout.asked)
+            self.moved.append(
+                f"behind update {self._updates:,}: {_told(before)} became {_told(after)}"
+            )
+            mention(f"hts-train: machine: {self.moved[-1]}, to be faster")
+        self._crewed, self._stands = self._run.crewed(), None
+
+    def _leave(self) -> None:
+        """End everybody, and let go of their memory: the next ones need as much."""
+        self._leaves, self._run = self._run, None
+        assert self._leaves is not None, "who moves was somewhere"
+        self._replaced += self._leaves.replaced
+        self._marks += self._leaves.marks
+        last = [Spent(spent.role, spent.rows.copy()) for spent in self._crewed.spent()]
+        self._crewed = Crewed(lambda: last, lambda: (), lambda: 0)
+        self._leaves.close()
+        self._leaves = None
 
     @property
     def chain(self) -> str:
         """The digest so far."""
         if self._run is not None:
             return self._run.chain
-        assert self._begin is not None, "it stands where it was going to move from"
-        return self._begin.chain
+        assert self._stands is not None, "it stands where it was going to move from"
+        return self._stands.chain
 
     @property
     def replaced(self) -> list[str]:
         """Whose place was taken by another one, and why."""
-        return self._replaced + (self._run.replaced if self._run is not None else [])
+        run = self._run
+        return self._replaced + (run.replaced if run is not None else [])
 
     @property
     def marks(self) -> list[str]:
         """Why the digest is not that of an undisturbed run, if it is not."""
-        return self._marks + (self._run.marks if self._run is not None else [])
+        run = self._run
+        return self._marks + (run.marks if run is not None else [])
 
     def rest(self) -> Iterator[Updated]:
         """What was learnt and not told."""
@@ -212,34 +233,33 @@ class MovingRun:
 
     def standing(self) -> Standing | None:
         """Where the run stands now, if that can be seen."""
-        return self._begin if self._run is None else self._run.standing()
+        return self._stands if self._run is None else self._run.standing()
 
     def time_budget(self) -> str:
         """Where time went, since it moved last."""
-        return "" if self._run is None else self._run.time_budget()
+        return "nobody was there" if self._run is None else self._run.time_budget()
 
     def crewed(self) -> Crewed:
         """What is seen of it from outside, wherever it is."""
         return Crewed(
-            lambda: self._seen_from_outside.spent(),
-            lambda: self._seen_from_outside.pids(),
-            lambda: len(self.replaced),
+            lambda: self._crewed.spent(), lambda: self._crewed.pids(), lambda: len(self.replaced)
         )
 
     def close(self) -> None:
         """End every process."""
-        if self._run is not None:
-            self._run.close()
+        for run in (self._leaves, self._run):
+            if run is not None:
+                run.close()
 
 
-def _crew(machine: Machine) -> Crew:
+def _counts(machine: Machine) -> Counts:
     assert not isinstance(machine.executors, str), "everybody is counted"
     assert not isinstance(machine.learners, str), "everybody is counted"
     return machine.executors, machine.learners
 
 
 def _told(machine: Machine) -> str:
-    executors, learners = _crew(machine)
+    executors, learners = _counts(machine)
     threads = "learner thread" if learners == 1 else "learner threads"
     return f"{executors} executor{'s' if executors > 1 else ''} and {learners} {threads}"
 

@@ -12,8 +12,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-import numpy as np
-
 from hts.machine import TIMES
 from hts.report.vitals import Kind, Setting, Vitals
 from hts_envs.contract import Array
@@ -93,9 +91,10 @@ class Look:
 
 
 def _shares(after: Array, before: Array) -> dict[str, float]:
-    """Of the time that was told in between, or of all of it where nobody told any."""
-    passed = np.maximum(after - before, 0.0)
-    if not passed.any():
+    """Of the time that was told in between, or of all of it where nobody told any, or where others
+    sit there since."""
+    passed = after - before
+    if not passed.any() or (passed < 0.0).any():
         passed = after
     total = float(passed.sum())
     if not total:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hts.config import PPO, Experiment, Machine, configure
+from hts.errors import HtsError
 from hts.runtime import moving
 from hts.runtime.assemble import plan
 from hts.runtime.layout import Layout, Work
 from hts.runtime.moving import MovingRun, Seen, Thoughts
+from hts.runtime.parallel import ParallelRun
 from hts.runtime.train import DONE, FAILED, train
 from hts_envs import parse
 from tests.fakes.runs import experiment, outcome
@@ -37,11 +40,11 @@ def thoughts(**changes: Any) -> Thoughts:
     return Thoughts(layout, Experiment(replicas=16, shards=4), 2)
 
 
-def seen(crew: tuple[int, int], seconds: float, acting: float, learning: float) -> Seen:
-    return Seen(crew, seconds, Work(lambda _: acting, learning))
+def seen(counts: tuple[int, int], seconds: float, acting: float, learning: float) -> Seen:
+    return Seen(counts, seconds, Work(lambda _: acting, learning))
 
 
-def test_a_crew_that_would_be_a_tenth_faster_is_wanted() -> None:
+def test_what_would_be_a_tenth_faster_is_wanted() -> None:
     """Where executors are what is waited for, more of them; where the learner is, its threads: the
     time in which three share two cores, and the rest of the longer work."""
     three_on_two = (1.0 * 1.5 + 2.0 - 1.0) * (1.0 + 0.15 / 4)
@@ -60,14 +63,22 @@ def test_what_was_asked_for_is_kept() -> None:
 
 
 def test_what_was_tried_is_remembered() -> None:
-    """A crew that is slower than the one before it is left again, and not taken a second time,
-    also where everything has become ten times as slow meanwhile."""
+    """What is slower than what was before it is left again, and not taken soon, also where
+    everything has become ten times as slow meanwhile; but it is not held against it for ever."""
     asked = thoughts(learners=1)
     found = asked.better(seen((1, 1), 4.0, 4.0, 1.0))
     assert found is not None
     assert found[0] == (2, 1)
     assert asked.better(seen((2, 1), 50.0, 40.0, 10.0)) == ((1, 1), pytest.approx(40.0))
     assert asked.better(seen((1, 1), 40.0, 40.0, 10.0)) is None
+    again = [asked.better(seen((1, 1), 40.0, 40.0, 10.0)) for _ in range(8)]
+    assert again[0] is None
+    assert again[-1] is not None
+
+
+def test_nothing_follows_from_a_look_that_was_too_short() -> None:
+    """Where no tick of the clock was counted, nobody knows what a sample costs."""
+    assert thoughts().better(seen((1, 1), 1.0, 0.0, 0.0)) is None
 
 
 @pytest.fixture
@@ -83,11 +94,7 @@ def test_a_run_that_moves_tells_what_one_that_stays_tells() -> None:
     run = MovingRun(found, Layout(COUNTED, "", ASKED), 2)
     try:
         told = list(run)
-        assert run.moved == [
-            "behind update {}: 1 executor and 1 learner thread became 2 executors and 1 learner "
-            "thread".format(run.moved[0].split()[2].rstrip(":"))
-        ]
-        assert run.crewed().spent()[0].rows.shape[0] == 2
+        assert "1 executor and 1 learner thread became 2 executors" in run.moved[0]
         assert not run.marks + run.replaced
     finally:
         run.close()
@@ -104,7 +111,7 @@ def test_a_run_that_is_stopped_on_its_way_stands_where_it_left(
     """Ctrl-C between two layouts loses nothing: what stands there goes on to the same digest."""
     found = plan(BURNING, parse(BURNING.env), "cpu")
     run = MovingRun(found, Layout(COUNTED, "", ASKED), 2)
-    real, told = moving.ParallelRun, []
+    told = []
 
     def stopped(*_: Any) -> Any:
         raise KeyboardInterrupt
@@ -116,9 +123,9 @@ def test_a_run_that_is_stopped_on_its_way_stands_where_it_left(
     assert standing is not None
     assert not list(run.rest())
     assert run.chain == standing.chain
-    assert len(run.moved) == 1
+    assert run.moved == []
     run.close()
-    other = real(found, COUNTED, standing)
+    other = ParallelRun(found, COUNTED, standing)
     try:
         told = [update.link for update in other]
     finally:
@@ -127,9 +134,60 @@ def test_a_run_that_is_stopped_on_its_way_stands_where_it_left(
 
 
 @pytest.mark.usefixtures("_moves_at_once")
-def test_hts_train_moves_where_a_run_costs_more_than_random_actions(tmp_path: Path) -> None:
+def test_a_run_that_is_stopped_while_it_leaves_ends_everybody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whoever was not ended yet when somebody asked for a second time is ended by `close`."""
+    found = plan(BURNING, parse(BURNING.env), "cpu")
+    run = MovingRun(found, Layout(COUNTED, "", ASKED), 2)
+    close, children = ParallelRun.close, run._run.children if run._run else []
+
+    def once(_: ParallelRun) -> None:
+        monkeypatch.setattr(ParallelRun, "close", close)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ParallelRun, "close", once)
+    with pytest.raises(KeyboardInterrupt):
+        list(run)
+    assert run.standing() is not None
+    assert all(os.path.exists(f"/proc/{child.pid}") for child in children)
+    run.close()
+    assert not any(os.path.exists(f"/proc/{child.pid}") for child in children)
+
+
+@pytest.mark.usefixtures("_moves_at_once")
+def test_a_run_that_cannot_move_goes_on_where_it_was(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nobody asked for a move, so one that fails is no end: the same digest, and no second try."""
+    found = plan(BURNING, parse(BURNING.env), "cpu")
+    run = MovingRun(found, Layout(COUNTED, "", ASKED), 2)
+    asked: list[Machine] = []
+
+    def sometimes(plan: Any, machine: Machine, begin: Any) -> ParallelRun:
+        asked.append(machine)
+        if machine.executors == 2:
+            raise HtsError("no room for two")
+        return ParallelRun(plan, machine, begin)
+
+    monkeypatch.setattr(moving, "ParallelRun", sometimes)
+    try:
+        told = [update.link for update in run]
+    finally:
+        run.close()
+    assert [machine.executors for machine in asked] == [2, 1]
+    assert run.moved == []
+    assert "could not change: no room for two" in capsys.readouterr().err
+    assert told == [update.link for update in outcome(BURNING)]
+
+
+@pytest.mark.usefixtures("_moves_at_once")
+def test_hts_train_moves_where_a_run_costs_more_than_random_actions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A game that is slow for those who play it well: one executor is chosen, there are two in the
     end, and the digest is that of a run that had one all the time."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
     common = (
         *("env=python:tests.fakes.growing:make?ms=1", "algo=ppo", "replicas=8", "rollout=16"),
         *("steps=6400", "minibatches=1", "learning_rate=3e-3", "evaluate_every=0", "log=none"),
@@ -140,9 +198,8 @@ def test_hts_train_moves_where_a_run_costs_more_than_random_actions(tmp_path: Pa
         result = json.loads((tmp_path / name / "result.json").read_text())
         digests.append(result["digest"])
         if name == "moved":
-            assert [sentence.partition(": ")[2] for sentence in result["moved"]] == [
-                "1 executor and 1 learner thread became 2 executors and 1 learner thread"
-            ]
+            sentence = "1 executor and 1 learner thread became 2 executors and 1 learner thread"
+            assert result["moved"][0].partition(": ")[2] == sentence
         else:
             assert result["moved"] == []
     assert digests[0] == digests[1]

@@ -83,7 +83,7 @@ def test_resets_are_part_of_steps() -> None:
 def test_resets_are_no_more_and_no_less_where_worlds_take_turns() -> None:
     """Of fifty worlds in turn none comes to the end of its episode of two hundred steps, or all do
     at once: what resets cost is what it is where one world goes from end to end."""
-    env = "sleeper:?mean=0.1&shape=10000&work=burn&length=200"
+    env = "sleeper:?mean=0.1&shape=10000&work=burn&length=200&lengths=fixed"
     worlds = [make(env, Place(first, 1, 0)) for first in range(50)]
     plain = [world.reset for world in worlds]
     for world, reset in zip(worlds, plain, strict=True):

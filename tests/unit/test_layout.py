@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -175,3 +176,17 @@ def test_a_world_that_fails_is_left_to_the_run() -> None:
     found = looked("python:tests.fakes.failing:make?after=2")
     assert found.machine.stepping == "turns"
     assert "not measured" in found.why
+
+
+def test_only_what_may_be_chosen_otherwise_is_thought_over() -> None:
+    """Not where one core leaves no choice, simulators dial in, or one showed another episode the
+    second time that it was played."""
+    assert chosen(costs(1e-3)).asked == Machine()
+    assert chosen(costs(1e-3), There(cores=1)).asked is None
+    assert chosen(costs(1e-3), executors=1, learners=1).asked is None
+    assert chosen(costs(1e-3), listen="tcp://127.0.0.1:0", remote=1).asked is None
+    found = costs(1e-3)
+    step = dataclasses.replace(found.step, repeats=False)
+    assert chosen(dataclasses.replace(found, step=step)).asked is None
+    assert looked("gym:CartPole-v1").asked == Machine()
+    assert looked("python:tests.fakes.unsteady:Unsteady").asked is None
