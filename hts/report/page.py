@@ -212,7 +212,7 @@ def _budget(role: Role) -> str:
 
 
 def _happened(run: Recorded, manifest: Mapping[str, Any]) -> str:
-    """Legs, replaced processes, what marks the digest, failures."""
+    """Legs, replaced processes, moves, what marks the digest, failures."""
     legs = [
         f"{'begun' if number == 0 else 'went on'} {leg.get('began')}"
         + (f" behind update {leg.get('behind'):,}" if number else "")
@@ -222,6 +222,7 @@ def _happened(run: Recorded, manifest: Mapping[str, Any]) -> str:
     told = [
         *legs,
         *(f"replaced: {each}" for each in _items(run.result, "replaced")),
+        *(f"moved: {each}" for each in _items(run.result, "moved")),
         *(f"not the digest of an undisturbed run: {e}" for e in _items(run.result, "interrupted")),
         *(f"a case was written: failures/{path.name}" for path in _cases(run)),
         f"ended: {run.status}",
