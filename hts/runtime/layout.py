@@ -33,8 +33,7 @@ LOOK = Budget(steps=0.4, inference=0.2, learning=0.3)
 
 _WAITING = 0.5  # a step that waits for more than this share of its time gets a thread
 _BUSY = 0.25  # of a core, with warm caches: what one executor may compute for replicas that wait
-_PUSHED = 0.15  # of the time is lost where twice as many as there are cores share them, and a
-# quarter of that where it is half as many more
+_PUSHED = 0.15  # of the time is lost where twice as many as there are cores share them
 _WORTH = 0.97  # one more executor has to shorten a rollout to this
 _Q_LEARNERS = 2
 _UNMEASURED = ("counting",)  # takes one right action only

@@ -81,6 +81,12 @@ def test_nothing_follows_from_a_look_that_was_too_short() -> None:
     assert thoughts().better(seen((1, 1), 1.0, 0.0, 0.0)) is None
 
 
+def burning(jitter: float = 0.0) -> MovingRun:
+    """One executor on two cores, which is what everybody waits for."""
+    found = plan(BURNING, parse(BURNING.env), "cpu", jitter)
+    return MovingRun(found, Layout(COUNTED, "", ASKED), 2)
+
+
 @pytest.fixture
 def _moves_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """However little is left to be saved."""
@@ -90,8 +96,7 @@ def _moves_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("_moves_at_once")
 def test_a_run_that_moves_tells_what_one_that_stays_tells() -> None:
     """Executors are slowest, so there are soon two of them: the same updates, metrics, episodes."""
-    found = plan(BURNING, parse(BURNING.env), "cpu", 1.0)
-    run = MovingRun(found, Layout(COUNTED, "", ASKED), 2)
+    run = burning(jitter=1.0)
     try:
         told = list(run)
         assert "1 executor and 1 learner thread became 2 executors" in run.moved[0]
@@ -109,23 +114,21 @@ def test_a_run_that_is_stopped_on_its_way_stands_where_it_left(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Ctrl-C between two layouts loses nothing: what stands there goes on to the same digest."""
-    found = plan(BURNING, parse(BURNING.env), "cpu")
-    run = MovingRun(found, Layout(COUNTED, "", ASKED), 2)
-    told = []
+    run = burning()
 
     def stopped(*_: Any) -> Any:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(moving, "ParallelRun", stopped)
     with pytest.raises(KeyboardInterrupt):
-        told += [update.link for update in run]
+        list(run)
     standing = run.standing()
     assert standing is not None
     assert not list(run.rest())
     assert run.chain == standing.chain
     assert run.moved == []
     run.close()
-    other = ParallelRun(found, COUNTED, standing)
+    other = ParallelRun(plan(BURNING, parse(BURNING.env), "cpu"), COUNTED, standing)
     try:
         told = [update.link for update in other]
     finally:
@@ -138,8 +141,7 @@ def test_a_run_that_is_stopped_while_it_leaves_ends_everybody(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Whoever was not ended yet when somebody asked for a second time is ended by `close`."""
-    found = plan(BURNING, parse(BURNING.env), "cpu")
-    run = MovingRun(found, Layout(COUNTED, "", ASKED), 2)
+    run = burning()
     close, children = ParallelRun.close, run._run.children if run._run else []
 
     def once(_: ParallelRun) -> None:
@@ -160,8 +162,7 @@ def test_a_run_that_cannot_move_goes_on_where_it_was(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Nobody asked for a move, so one that fails is no end: the same digest, and no second try."""
-    found = plan(BURNING, parse(BURNING.env), "cpu")
-    run = MovingRun(found, Layout(COUNTED, "", ASKED), 2)
+    run = burning()
     asked: list[Machine] = []
 
     def sometimes(plan: Any, machine: Machine, begin: Any) -> ParallelRun:
