@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from hts.config import PPO, Experiment, Machine, configure
@@ -18,6 +19,7 @@ from hts.runtime.layout import Layout, Work
 from hts.runtime.moving import MovingRun, Seen, Thoughts
 from hts.runtime.parallel import ParallelRun
 from hts.runtime.train import DONE, FAILED, train
+from hts.runtime.vitals import _shares
 from hts_envs import parse
 from tests.fakes.runs import experiment, outcome
 
@@ -224,3 +226,11 @@ def test_where_simulators_cannot_come_back_a_run_stays(
         )
     ]
     assert codes == [DONE, FAILED]
+
+
+def test_who_sits_there_since_is_not_measured_by_who_sat_there_before() -> None:
+    """Clocks begin at zero behind a move: shares are those of the new ones alone."""
+    before, after = np.array([100.0, 5.0, 0, 0, 0]), np.array([3.0, 6.0, 0, 0, 0])
+    shares = list(_shares(after, before).values())
+    assert shares == pytest.approx([1 / 3, 2 / 3, 0, 0, 0])
+    assert list(_shares(before + after, before).values()) == pytest.approx(shares)
