@@ -24,7 +24,8 @@ class LocalBlock(Block):
         self._began(storage)
 
     def step(self, storage: Storage, step: int) -> None:
-        self._took(storage, step, self._step(self._taken(storage.action[self.slice, step])))
+        action = self._taken(storage.action[self.slice, step])
+        self._took(storage, step, self._step(action, storage.frames(self.slice, step + 1)))
 
     def rebuild(self, storage: Storage, step: int, left: Left) -> Rebuilt:
         self._stand(storage, step)
@@ -52,8 +53,9 @@ class LocalBlock(Block):
         behind a snapshot."""
 
     @abstractmethod
-    def _step(self, action: Array) -> BatchedStep:
-        """One step of every simulator; the arrays are the caller's until the next one."""
+    def _step(self, action: Array, frames: Observation) -> BatchedStep:
+        """One step of every simulator. What is seen may stand in `frames` already, where it
+        belongs; the other arrays are the caller's until the next one."""
 
 
 class WorldsBlock(LocalBlock):
@@ -63,10 +65,6 @@ class WorldsBlock(LocalBlock):
         super().__init__(replicas, taken, seed)
         assert len(worlds) == len(replicas), "one world for each replica"
         self.worlds = worlds
-        self._seen = {
-            name: np.zeros((len(worlds), worlds[0].spaces.agents, *space.shape), space.dtype)
-            for name, space in worlds[0].spaces.observation.items()
-        }
         self._known: Sequence[Mapping[str, float]] = ()
         self._snapped: dict[int, tuple[int, int]] = {}  # by row: episode and age of the last one
 
@@ -126,7 +124,7 @@ class WorldsBlock(LocalBlock):
         except Exception:  # where it did not raise before
             held.stray(row, left)
 
-    def _step(self, action: Array) -> BatchedStep:
+    def _step(self, action: Array, frames: Observation) -> BatchedStep:
         # Copied once: what a world keeps of its action is not changed by the next ones.
         results: list[Step] = []
         try:
@@ -135,11 +133,10 @@ class WorldsBlock(LocalBlock):
         except Exception as error:
             raise WorldFailed(self.replicas[len(results)]) from error
         seen, rewards, terminated, truncated, self._known = zip(*results, strict=True)
-        for name, array in self._seen.items():
+        for name, array in frames.items():
             np.stack([each[name] for each in seen], out=array)
-        return BatchedStep(
-            self._seen, np.stack(rewards), np.array(terminated), np.array(truncated), {}
-        )
+        reward = np.concatenate(rewards).reshape(len(rewards), -1)
+        return BatchedStep(frames, reward, np.array(terminated), np.array(truncated), {})
 
     def _facts(self, result: BatchedStep, row: int) -> dict[str, float]:
         return dict(self._known[row])
@@ -187,7 +184,7 @@ class BatchedBlock(LocalBlock):
                 self._reset(over)
         return Rebuilt(begins=len(self.replicas), steps=int(self.age.sum()))
 
-    def _step(self, action: Array) -> BatchedStep:
+    def _step(self, action: Array, frames: Observation) -> BatchedStep:
         try:
             return self.world.step(action.copy())
         except Exception as error:

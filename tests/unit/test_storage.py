@@ -22,7 +22,7 @@ from hts.models.bounds import as_drawn
 from hts.roles.actor import due
 from hts.roles.blocks import Block
 from hts.roles.local import BatchedBlock, WorldsBlock
-from hts_envs.contract import Array, Observation
+from hts_envs.contract import Array, Box, Discrete, Observation, Spaces
 from tests.fakes.small_worlds import Act, Scripted, ScriptedBatch
 
 SEED = 21
@@ -237,6 +237,23 @@ def test_a_block_sees_what_its_rows_see(scripts: list[list[Act]], stack: int) ->
         as_rows = storage.gather(Rows(replicas, steps))
         for name, array in storage.gather(Rows(replicas, steps, block=(block, step))).items():
             np.testing.assert_array_equal(array, as_rows[name])
+
+
+@pytest.mark.parametrize("stack", [2, 3, 4, 6, 8])
+@pytest.mark.parametrize("channels", [1, 2, 3, 4, 8])
+@pytest.mark.parametrize("dtype", ["uint8", "float32"])
+def test_frames_of_every_width_are_joined_in_order(channels: int, stack: int, dtype: str) -> None:
+    """However many bytes are moved at a time: what is seen is what `concatenate` makes of it."""
+    space = Box((3, 2, channels), dtype, 0.0, 255.0)
+    storage = Storage(Sizes(2, stack + 2, 1, stack - 1), Spaces({"seen": space}, Discrete(2)))
+    frames = storage.arrays["frames.seen"]
+    frames[:] = np.random.default_rng(stack).integers(0, 256, frames.shape)
+    storage.age[:] = stack
+    replicas, steps = np.array([1, 0, 1]), np.array([0, 2, 1])
+    seen = storage.gather(Rows(replicas, steps))["seen"]
+    for row, (replica, step) in enumerate(zip(replicas, steps, strict=True)):
+        expected = np.concatenate(list(frames[replica, step : step + stack]), axis=-1)
+        np.testing.assert_array_equal(seen[row], expected)
 
 
 def test_what_is_gathered_is_a_copy() -> None:
