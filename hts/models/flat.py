@@ -36,12 +36,18 @@ class Flat(Generic[Net]):
 
     def _bind(self) -> None:
         """Make the parameters and their gradients views of the two vectors."""
-        begin = 0
-        for parameter in self._parameters():
-            end = begin + parameter.numel()
-            parameter.data = self.vector[begin:end].view(parameter.shape)
-            parameter.grad = self.gradient[begin:end].view(parameter.shape)
-            begin = end
+        self._found = [(parameter, parameter.shape) for parameter in self._parameters()]
+        self._sizes = [parameter.numel() for parameter, _ in self._found]
+        self._look()
+        pieces = torch.split(self.gradient, self._sizes)
+        for (parameter, shape), piece in zip(self._found, pieces, strict=True):
+            parameter.grad = piece.view(shape)
+
+    def _look(self) -> None:
+        """Make the parameters views of the vector."""
+        pieces = torch.split(self.vector, self._sizes)
+        for (parameter, shape), piece in zip(self._found, pieces, strict=True):
+            parameter.data = piece.view(shape)
 
     def twin(self) -> Self:
         """Networks on the same parameters, with a gradient of their own: for one more thread."""
@@ -64,4 +70,4 @@ class Flat(Generic[Net]):
         assert parameters.shape == self.vector.shape, "a version of another network"
         assert parameters.data_ptr() % ALIGNMENT == 0, "bits may depend on where memory begins"
         self.vector = parameters
-        self._bind()
+        self._look()

@@ -5,8 +5,9 @@ half the speed of oneDNN's kernels; oneDNN's are what convolutions use anyway. B
 throughout. torch offers them for dense tensors under this name only, and without a gradient.
 
 oneDNN lays out weights anew for each product. In a batch of a few rows that takes a third of the
-time, and an actor's weights stay the same for a whole version: `pack` lays them out once. The probe
-at the start compares the bits of packed layers with those of others (hts.determinism.invariance).
+time, and an actor's weights stay the same for a whole version: layers that are told to `pack` lay
+them out once. The probe at the start compares the bits of packed layers with those of others
+(hts.determinism.invariance).
 """
 
 from __future__ import annotations
@@ -25,13 +26,12 @@ _NOTHING: tuple[str, list[float], str] = ("none", [], "")
 """Of what could be done with the results at once."""
 
 
-def pack(network: nn.Module) -> None:
-    """Lay out the weights of these layers as they are now, for batches without a gradient."""
+def packable(network: nn.Module) -> list[WideLinear | Joined | Convolution]:
+    """The layers whose weights can be laid out as they are, for batches without a gradient."""
     if not all(_has_onednn(parameter) for parameter in network.parameters()):
-        return
-    for module in network.modules():
-        if isinstance(module, (WideLinear, Joined, Convolution)):
-            module.pack()
+        return []
+    kinds = WideLinear, Joined, Convolution
+    return [module for module in network.modules() if isinstance(module, kinds)]
 
 
 class Direct(nn.Module):
@@ -71,7 +71,11 @@ class WideLinear(Direct, nn.Linear):
 
 
 class Joined(Direct):
-    """Wide layers that see the same rows, as one product: to a few rows, each takes as long."""
+    """Wide layers that see the same rows, as one product: to a few rows, each takes as long.
+
+    As heads of a net they are narrow, and joined once for a version. oneDNN lays them out anew for
+    each product in 3 us; to do that once as well takes 120.
+    """
 
     _packed: tuple[Tensor, Tensor] | None = None
 
@@ -93,7 +97,7 @@ class Joined(Direct):
 
     def pack(self) -> None:
         weight, bias = self._together()
-        self._packed = _laid_out(weight, bias, weight.dtype)
+        self._packed = weight.detach(), bias.detach()
 
 
 class Convolution(Direct, nn.Conv2d):

@@ -20,7 +20,7 @@ from hts.determinism.keys import Purpose, key
 from hts.models.distributions import Distribution, distribution
 from hts.models.exploring import Deterministic, Stochastic, Taught
 from hts.models.flat import ALIGNMENT, Flat
-from hts.models.layers import Direct, Joined, Linear, WideLinear, pack
+from hts.models.layers import Direct, Joined, Linear, WideLinear, packable
 from hts.models.networks import Convolutions, Dense, Residual, vectors
 from hts.models.recurrent import Cell, make_cell
 from hts.models.spaces import is_image, policy_fields, vector_width
@@ -140,14 +140,15 @@ class Policy(Flat[Network]):
         self.distribution = self.network.distribution
         self._is_host = self.device.type == "cpu"
         self._sees = tuple(self.network.spaces)
+        self._packable = [layer for each in self.networks for layer in packable(each)]
 
     def load(self, parameters: Tensor) -> None:
         if not (self.packs and self._is_host):
             super().load(parameters)
             return
         self.adopt(parameters if parameters.data_ptr() % ALIGNMENT == 0 else parameters.clone())
-        for network in self.networks:
-            pack(network)
+        for layer in self._packable:
+            layer.pack()
 
     def twin(self) -> Policy:
         """With distributions of its own, too."""
