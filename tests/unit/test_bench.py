@@ -182,8 +182,8 @@ def test_a_task_that_waits_is_limited_by_waiting() -> None:
 def test_private_memory_leaves_out_what_is_shared() -> None:
     """Twenty megabytes of one's own are counted, sixty of a run's shared memory are not."""
     before = private_bytes(os.getpid())
-    own = mmap.mmap(-1, 20 * 2**20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)  # not from the heap,
-    own[:] = b"x" * len(own)  # which may hold as much that others have freed
+    own = mmap.mmap(-1, 20 * 2**20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    np.frombuffer(own, np.uint8).fill(1)  # nothing of it from the heap, which keeps what is freed
     arena = Arena.create([[SharedArray("all", (60 * 2**20,), "uint8", "all", "all")]])
     arena.arrays([SharedArray("all", (60 * 2**20,), "uint8", "all", "all")])["all"][:] = 1
     grown = private_bytes(os.getpid()) - before
