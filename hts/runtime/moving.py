@@ -202,7 +202,7 @@ class MovingRun:
         self._replaced += self._leaves.replaced
         self._marks += self._leaves.marks
         last = [Spent(spent.role, spent.rows.copy()) for spent in self._crewed.spent()]
-        self._crewed = Crewed(lambda: last, lambda: (), lambda: 0)
+        self._crewed = Crewed(lambda: last, lambda: (), lambda: 0, self._crewed.learners)
         self._leaves.close()
         self._leaves = None
 
@@ -242,7 +242,10 @@ class MovingRun:
     def crewed(self) -> Crewed:
         """What is seen of it from outside, wherever it is."""
         return Crewed(
-            lambda: self._crewed.spent(), lambda: self._crewed.pids(), lambda: len(self.replaced)
+            lambda: self._crewed.spent(),
+            lambda: self._crewed.pids(),
+            lambda: len(self.replaced),
+            lambda: self._crewed.learners(),
         )
 
     def close(self) -> None:

@@ -52,6 +52,7 @@ class ParallelRun:
         self._supervisor = Supervisor(found, machine, self._memory, self._shared)
         self._heard = self._supervisor.heard
         self._alive = len(found.first_versions())
+        self._workers = 1 if machine.learners == "auto" else machine.learners
         try:
             if begin is not None:
                 stand(self._shared, self._heard, begin)
@@ -91,10 +92,9 @@ class ParallelRun:
         for index in range(self.crew.actors):
             actor = actor_process.Assignment(index, terms, inference)
             seats.append(Seat(f"actor {index}", actor_process.run, actor))
-        workers = 1 if machine.learners == "auto" else machine.learners
         learns = dataclasses.replace(inference, device=device_of(machine, "v_learner"))
         learner = learner_process.Assignment(
-            terms, learns, workers, machine.barrier, found.keep, found.policies
+            terms, learns, self._workers, machine.barrier, found.keep, found.policies
         )
         if is_beside(self.experiment):
             teaches = p_learner_process.Assignment(terms, device_of(machine, "p_learner"))
@@ -154,7 +154,8 @@ class ParallelRun:
 
     def crewed(self) -> Crewed:
         """What is seen of it from outside, until it is closed."""
-        return Crewed(self._spent, self._supervisor.pids, lambda: len(self.replaced))
+        replaced, learners = lambda: len(self.replaced), lambda: self._workers
+        return Crewed(self._spent, self._supervisor.pids, replaced, learners)
 
     def _spent(self) -> list[Spent]:
         """The times of everybody, by role."""

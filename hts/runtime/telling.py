@@ -89,7 +89,6 @@ def _setting(experiment: Experiment, machine: Machine) -> Setting:
     return Setting(
         replicas=experiment.replicas,
         shards=experiment.shard_count,
-        learners=1 if machine.learners == "auto" else machine.learners,
         schedule=experiment.schedule,
         barrier=machine.barrier,
         threads=machine.stepping == "threads",

@@ -5,6 +5,7 @@ Nobody is asked and nobody waits: executors, actors and learner do not know that
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import time
 from collections import deque
@@ -33,11 +34,13 @@ class Spent:
 
 @dataclass(frozen=True)
 class Crewed:
-    """A run as it is looked at: its times, its processes, and how many were replaced."""
+    """A run as it is looked at: its times, its processes, how many were replaced, and the threads
+    of its learner."""
 
     spent: Callable[[], Sequence[Spent]]
     pids: Callable[[], Sequence[int]]
     replaced: Callable[[], int]
+    learners: Callable[[], int]
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,7 @@ class Look:
             )
         )
         return Vitals(
-            self._setting,
+            dataclasses.replace(self._setting, learners=self._seen.learners()),
             kinds,
             cores=len(self._cores),
             busy=busy,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,16 @@ import pytest
 
 from hts.config import PPO, Experiment, Machine, configure
 from hts.errors import HtsError
+from hts.report.vitals import Setting
 from hts.runtime import moving
 from hts.runtime.assemble import plan
 from hts.runtime.layout import Layout, Work
 from hts.runtime.moving import MovingRun, Seen, Thoughts
 from hts.runtime.parallel import ParallelRun
 from hts.runtime.train import DONE, FAILED, train
-from hts.runtime.vitals import _shares
+from hts.runtime.vitals import Crewed, Look, _shares
 from hts_envs import parse
+from tests.determinism.test_resume import CASES
 from tests.fakes.runs import experiment, outcome
 
 ASKED = Machine(revise=0.3)
@@ -106,6 +109,45 @@ def test_a_run_that_moves_tells_what_one_that_stays_tells() -> None:
     finally:
         run.close()
     expected = outcome(BURNING)
+    assert [update.link for update in told] == [update.link for update in expected]
+    assert [update.told for update in told] == [update.told for update in expected]
+    assert [update.episodes for update in told] == [update.episodes for update in expected]
+
+
+@pytest.fixture
+def _moves_always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To one executor or two, whatever is seen."""
+
+    def other(_: Thoughts, found: Seen) -> tuple[tuple[int, int], float]:
+        return (3 - found.counts[0], 1), 0.0
+
+    monkeypatch.setattr(Thoughts, "better", other)
+    monkeypatch.setattr(moving, "_SAVED", 0.0)
+
+
+@pytest.mark.usefixtures("_moves_always")
+@pytest.mark.parametrize(
+    "case", ["recurrent, both normalisers", "in turn", "long episodes, from snapshots"]
+)
+def test_whatever_is_remembered_moves_along(case: str) -> None:
+    """States of cells, statistics, optimisers, and the snapshots of simulators: there and back
+    again, with executors that are killed where the run has gone to."""
+    asked = CASES[case]
+    found = plan(asked, parse(asked.env), "cpu", 2.0)
+    layout = dataclasses.replace(COUNTED, revise=0.02)
+    run, told, killed = MovingRun(found, Layout(layout, "", ASKED), 2), [], 0
+    try:
+        for updated in run:
+            told.append(updated)
+            if len(run.moved) > killed:
+                killed += 1
+                os.kill(run.crewed().pids()[0], signal.SIGKILL)
+        assert len(run.moved) >= 2
+        assert len(run.replaced) >= 1
+        assert not run.marks
+    finally:
+        run.close()
+    expected = outcome(asked)
     assert [update.link for update in told] == [update.link for update in expected]
     assert [update.told for update in told] == [update.told for update in expected]
     assert [update.episodes for update in told] == [update.episodes for update in expected]
@@ -226,6 +268,15 @@ def test_where_simulators_cannot_come_back_a_run_stays(
         )
     ]
     assert codes == [DONE, FAILED]
+
+
+def test_the_learner_is_seen_with_the_threads_that_it_has_now() -> None:
+    """What is advised to whoever looks on goes by those, not by what a run began with."""
+    threads = 1
+    look = Look(Crewed(lambda: (), lambda: (), lambda: 0, lambda: threads), Setting(4, shards=4))
+    assert look().setting.learners == 1
+    threads = 2
+    assert look().setting.learners == 2
 
 
 def test_who_sits_there_since_is_not_measured_by_who_sat_there_before() -> None:
