@@ -83,9 +83,12 @@ def measure_steps(worlds: Sequence[World | BatchedWorld], seconds: float) -> Ste
 
 def _repeats(world: World, seconds: float) -> bool:
     """An episode's begin, twice with the same seed and the same actions, for so long together."""
-    until = time.perf_counter() + seconds / 2
-    first = list(itertools.takewhile(lambda _: time.perf_counter() < until, _shown(world)))
-    return len(first) > 1 and first == list(itertools.islice(_shown(world), len(first)))
+    until, first = time.perf_counter() + seconds / 2, list[object]()
+    for shown in _shown(world):
+        first.append(shown)
+        if len(first) > 1 and time.perf_counter() >= until:  # a step at least, however slow
+            break
+    return first == list(itertools.islice(_shown(world), len(first)))
 
 
 def _shown(world: World) -> Iterator[object]:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from hts.bench.processes import cpu_seconds_of
 from hts.config import Experiment, Machine
-from hts.errors import HtsError
+from hts.errors import HtsError, RoleFailed
 from hts.report.say import mention
 from hts.runtime.assemble import Plan, Updated
 from hts.runtime.layout import Counts, Layout, Work, choices, pace, recounted
@@ -130,7 +130,9 @@ class MovingRun:
 
     def _is_to_move(self, run: ParallelRun) -> bool:
         """Behind this update, from where it stands; never where simulators did not come back."""
-        if self._wanted is None and not self.marks:
+        if self.marks:
+            return False
+        if self._wanted is None:
             self._wanted = self._thought_over(run)
         if self._wanted is None:
             return False
@@ -181,11 +183,10 @@ class MovingRun:
         self._wanted = self._since = None
         with undisturbed():
             self._leave()
-        try:
-            self._run = ParallelRun(self._found, after, self._stands)
-        except (HtsError, OSError) as error:
+        trouble = self._try(after)
+        if trouble:
             self._wait = math.inf
-            mention(f"hts-train: machine: it stays as it was, for it could not change: {error}")
+            mention(f"hts-train: machine: it stays as it was, for it could not change: {trouble}")
             self._run = ParallelRun(self._found, before, self._stands)
         else:
             self._layout = Layout(after, self._layout.why, self._layout.asked)
@@ -193,7 +194,19 @@ class MovingRun:
                 f"behind update {self._updates:,}: {_told(before)} became {_told(after)}"
             )
             mention(f"hts-train: machine: {self.moved[-1]}, to be faster")
+        assert self._run is not None, "there or here, it goes on"
         self._crewed, self._stands = self._run.crewed(), None
+
+    def _try(self, machine: Machine) -> str:
+        """Go on there, or say why not: in words, for an error holds on to the memory of who made
+        it."""
+        try:
+            self._run = ParallelRun(self._found, machine, self._stands)
+        except RoleFailed as error:
+            return error.short
+        except (HtsError, OSError) as error:
+            return str(error)
+        return ""
 
     def _leave(self) -> None:
         """End everybody, and let go of their memory: the next ones need as much."""
@@ -202,7 +215,8 @@ class MovingRun:
         self._replaced += self._leaves.replaced
         self._marks += self._leaves.marks
         last = [Spent(spent.role, spent.rows.copy()) for spent in self._crewed.spent()]
-        self._crewed = Crewed(lambda: last, lambda: (), lambda: 0, self._crewed.learners)
+        learners = self._crewed.learners()
+        self._crewed = Crewed(lambda: last, lambda: (), lambda: 0, lambda: learners)
         self._leaves.close()
         self._leaves = None
 

@@ -284,9 +284,11 @@ class Supervisor:
         return next(seat for seat in self.seats if seat.name == name)
 
     def end(self) -> None:
-        """End everybody."""
-        for child in self.children:
-            child.end()
+        """End everybody; what was interrupted in its middle can be done again."""
+        for seat in self.seats:
+            if seat.child is not None:
+                seat.child.end()
+                seat.child = None
         self.seats = []
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import json
 import os
 import signal
@@ -13,13 +14,14 @@ import numpy as np
 import pytest
 
 from hts.config import PPO, Experiment, Machine, configure
-from hts.errors import HtsError
+from hts.errors import RoleFailed
 from hts.report.vitals import Setting
 from hts.runtime import moving
-from hts.runtime.assemble import plan
+from hts.runtime.assemble import Plan, plan
 from hts.runtime.layout import Layout, Work
 from hts.runtime.moving import MovingRun, Seen, Thoughts
 from hts.runtime.parallel import ParallelRun
+from hts.runtime.process import Child
 from hts.runtime.train import DONE, FAILED, train
 from hts.runtime.vitals import Crewed, Look, _shares
 from hts_envs import parse
@@ -90,6 +92,12 @@ def burning(jitter: float = 0.0) -> MovingRun:
     """One executor on two cores, which is what everybody waits for."""
     found = plan(BURNING, parse(BURNING.env), "cpu", jitter)
     return MovingRun(found, Layout(COUNTED, "", ASKED), 2)
+
+
+def mapped() -> int:
+    """How many runs' memory this process sees."""
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    return sum(line.endswith("/memfd:hts (deleted)") for line in lines)
 
 
 @pytest.fixture
@@ -181,48 +189,59 @@ def test_a_run_that_is_stopped_on_its_way_stands_where_it_left(
 
 
 @pytest.mark.usefixtures("_moves_at_once")
+@pytest.mark.parametrize("ended", [0, 1])
 def test_a_run_that_is_stopped_while_it_leaves_ends_everybody(
-    monkeypatch: pytest.MonkeyPatch,
+    ended: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever was not ended yet when somebody asked for a second time is ended by `close`."""
     run = burning()
-    close, children = ParallelRun.close, run._run.children if run._run else []
+    end, pids, asked = Child.end, run.crewed().pids(), 0
 
-    def once(_: ParallelRun) -> None:
-        monkeypatch.setattr(ParallelRun, "close", close)
-        raise KeyboardInterrupt
+    def interrupted(child: Child) -> None:
+        nonlocal asked
+        asked += 1
+        if asked == ended + 1:
+            raise KeyboardInterrupt
+        end(child)
 
-    monkeypatch.setattr(ParallelRun, "close", once)
+    monkeypatch.setattr(Child, "end", interrupted)
     with pytest.raises(KeyboardInterrupt):
         list(run)
     assert run.standing() is not None
-    assert all(os.path.exists(f"/proc/{child.pid}") for child in children)
+    assert [os.path.exists(f"/proc/{pid}") for pid in pids] == [not ended, True]
     run.close()
-    assert not any(os.path.exists(f"/proc/{child.pid}") for child in children)
+    assert not any(os.path.exists(f"/proc/{pid}") for pid in pids)
 
 
 @pytest.mark.usefixtures("_moves_at_once")
 def test_a_run_that_cannot_move_goes_on_where_it_was(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Nobody asked for a move, so one that fails is no end: the same digest, and no second try."""
-    run = burning()
-    asked: list[Machine] = []
+    """Nobody asked for a move, so one that fails is no end: the same digest, and no second try. Nor
+    does anybody who comes need more memory than who leaves: that of two is nowhere held."""
+    gc.collect()
+    before, asked = mapped(), list[tuple[object, int]]()
+    run, assign = burning(), ParallelRun._assign
 
-    def sometimes(plan: Any, machine: Machine, begin: Any) -> ParallelRun:
-        asked.append(machine)
+    def seated(*given: Any) -> ParallelRun:
+        asked.append((given[1].executors, mapped() - before))
+        return ParallelRun(*given)
+
+    def sometimes(self: ParallelRun, found: Plan, machine: Machine) -> Any:
         if machine.executors == 2:
-            raise HtsError("no room for two")
-        return ParallelRun(plan, machine, begin)
+            raise RoleFailed("executor 1", "Traceback:\n  somewhere\nno room for two")
+        return assign(self, found, machine)
 
-    monkeypatch.setattr(moving, "ParallelRun", sometimes)
+    monkeypatch.setattr(moving, "ParallelRun", seated)
+    monkeypatch.setattr(ParallelRun, "_assign", sometimes)
     try:
         told = [update.link for update in run]
     finally:
         run.close()
-    assert [machine.executors for machine in asked] == [2, 1]
+    assert asked == [(2, 0), (1, 0)]
     assert run.moved == []
-    assert "could not change: no room for two" in capsys.readouterr().err
+    said = "could not change: executor 1 failed: no room for two\n"
+    assert said in capsys.readouterr().err
     assert told == [update.link for update in outcome(BURNING)]
 
 

@@ -80,6 +80,14 @@ def test_resets_are_part_of_steps() -> None:
     assert ends_at_once.cpu > 1.5 * goes_on.cpu
 
 
+def test_whether_a_world_shows_the_same_twice_is_seen_however_slow_it_is() -> None:
+    """Of one whose step takes longer than there is time, a step is seen all the same."""
+    slow = make("sleeper:?mean=20&shape=10000", Place(0, 1, 0))
+    assert measure_steps([slow], 0.01).repeats
+    unsteady = make("python:tests.fakes.unsteady:make", Place(0, 1, 0))
+    assert not measure_steps([unsteady], 0.4).repeats
+
+
 def test_resets_are_no_more_and_no_less_where_worlds_take_turns() -> None:
     """Of fifty worlds in turn none comes to the end of its episode of two hundred steps, or all do
     at once: what resets cost is what it is where one world goes from end to end."""
