@@ -36,17 +36,17 @@ class Flat(Generic[Net]):
 
     def _bind(self) -> None:
         """Make the parameters and their gradients views of the two vectors."""
-        self._found = [(parameter, parameter.shape) for parameter in self._parameters()]
-        self._sizes = [parameter.numel() for parameter, _ in self._found]
-        self._look()
+        self._shaped = [(parameter, parameter.shape) for parameter in self._parameters()]
+        self._sizes = [parameter.numel() for parameter, _ in self._shaped]
+        self._view()
         pieces = torch.split(self.gradient, self._sizes)
-        for (parameter, shape), piece in zip(self._found, pieces, strict=True):
+        for (parameter, shape), piece in zip(self._shaped, pieces, strict=True):
             parameter.grad = piece.view(shape)
 
-    def _look(self) -> None:
+    def _view(self) -> None:
         """Make the parameters views of the vector."""
         pieces = torch.split(self.vector, self._sizes)
-        for (parameter, shape), piece in zip(self._found, pieces, strict=True):
+        for (parameter, shape), piece in zip(self._shaped, pieces, strict=True):
             parameter.data = piece.view(shape)
 
     def twin(self) -> Self:
@@ -70,4 +70,4 @@ class Flat(Generic[Net]):
         assert parameters.shape == self.vector.shape, "a version of another network"
         assert parameters.data_ptr() % ALIGNMENT == 0, "bits may depend on where memory begins"
         self.vector = parameters
-        self._look()
+        self._view()

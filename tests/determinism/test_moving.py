@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import gc
+import itertools
 import json
 import os
 import signal
@@ -17,7 +18,7 @@ from hts.config import PPO, Experiment, Machine, configure
 from hts.errors import RoleFailed
 from hts.report.vitals import Setting
 from hts.runtime import moving
-from hts.runtime.assemble import Plan, plan
+from hts.runtime.assemble import Plan, Updated, plan
 from hts.runtime.layout import Layout, Work
 from hts.runtime.moving import MovingRun, Seen, Thoughts
 from hts.runtime.parallel import ParallelRun
@@ -94,6 +95,14 @@ def burning(jitter: float = 0.0) -> MovingRun:
     return MovingRun(found, Layout(COUNTED, "", ASKED), 2)
 
 
+def assert_undisturbed(told: list[Updated], asked: Experiment) -> None:
+    """What was told is what a run tells that stays in one process."""
+    expected = outcome(asked)
+    assert [update.link for update in told] == [update.link for update in expected]
+    assert [update.told for update in told] == [update.told for update in expected]
+    assert [update.episodes for update in told] == [update.episodes for update in expected]
+
+
 def mapped() -> int:
     """How many runs' memory this process sees."""
     lines = Path("/proc/self/maps").read_text().splitlines()
@@ -116,10 +125,7 @@ def test_a_run_that_moves_tells_what_one_that_stays_tells() -> None:
         assert not run.marks + run.replaced
     finally:
         run.close()
-    expected = outcome(BURNING)
-    assert [update.link for update in told] == [update.link for update in expected]
-    assert [update.told for update in told] == [update.told for update in expected]
-    assert [update.episodes for update in told] == [update.episodes for update in expected]
+    assert_undisturbed(told, BURNING)
 
 
 @pytest.fixture
@@ -155,10 +161,21 @@ def test_whatever_is_remembered_moves_along(case: str) -> None:
         assert not run.marks
     finally:
         run.close()
-    expected = outcome(asked)
-    assert [update.link for update in told] == [update.link for update in expected]
-    assert [update.told for update in told] == [update.told for update in expected]
-    assert [update.episodes for update in told] == [update.episodes for update in expected]
+    assert_undisturbed(told, asked)
+
+
+@pytest.mark.usefixtures("_moves_at_once")
+def test_nobody_moves_any_more_where_simulators_stayed_away() -> None:
+    """Also where it was wanted before that: more of them might stay away."""
+    run = burning()
+    try:
+        for updated in itertools.islice(run, 4):
+            if updated.link.update == 1:
+                run._wanted = moving._Wanted((2, 1), 1.0, 0.0)
+                run._marks.append("replica 0 cannot be rebuilt")
+        assert run.moved == []
+    finally:
+        run.close()
 
 
 @pytest.mark.usefixtures("_moves_at_once")
