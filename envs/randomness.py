@@ -66,8 +66,8 @@ def uniform(keys: Array, count: int) -> Array:
     """`count` float64 in [0, 1) for each key: (len(keys), count)."""
     if len(keys) * count <= _FEW:
         counted = [place * _GOLDEN for place in range(1, count + 1)]
-        drawn = [_mix_int((key + each) & _MASK) >> 11 for key in keys.tolist() for each in counted]
-        return np.array(drawn, np.float64).reshape(-1, count) * 2.0**-53
+        pairs = [(key + each) & _MASK for key in keys.tolist() for each in counted]
+        return np.array([(_mix_int(each) >> 11) * 2.0**-53 for each in pairs]).reshape(-1, count)
     counters = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(_GOLDEN)
     bits = _mix_array(np.asarray(keys, np.uint64)[:, None] + counters[None, :])
     return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53

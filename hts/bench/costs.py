@@ -112,10 +112,9 @@ def _answering(policy: Policy, storage: Storage, rows: Rows) -> Callable[[], obj
     named, actions = storage.key[rows.replicas, rows.steps], policy.distribution
 
     @torch.inference_mode()
-    def answer() -> torch.Tensor:
+    def answer() -> object:
         head = policy.answer(seen, state).head
-        noise = torch.from_numpy(uniforms(named, policy.agents, actions.noise)).to(policy.device)
-        return actions.log_prob(head, actions.sample(head, noise)).cpu()
+        return actions.draw(head, uniforms(named, policy.agents, actions.noise))
 
     return answer
 

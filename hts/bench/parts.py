@@ -97,7 +97,7 @@ def _answering(found: Plan, storage: Storage, version: Version, seconds: float) 
     """Gathering, the network and the draw, each for one row of all replicas' batch."""
     rows, policy = _rows(storage), found.policy(packs=True)
     policy.load(version.parameters)
-    actions, count = policy.distribution, len(rows)
+    actions, count = policy.distribution, rows.count
     named, state = storage.key[rows.replicas, rows.steps], storage.state_before(rows)
     seen = version.scale.apply(storage.gather(rows))
 
@@ -109,8 +109,7 @@ def _answering(found: Plan, storage: Storage, version: Version, seconds: float) 
 
     @torch.inference_mode()
     def draw() -> None:
-        noise = torch.from_numpy(uniforms(named, policy.agents, actions.noise)).to(policy.device)
-        actions.log_prob(head, actions.sample(head, noise)).cpu()
+        actions.draw(head, uniforms(named, policy.agents, actions.noise))
 
     calls = {
         "gather": lambda: version.scale.apply(storage.gather(rows)),

@@ -88,11 +88,10 @@ def _answers(policy: Policy, rows: _Examples, order: Array) -> Array:
     with torch.inference_mode():
         seen = {name: array[order] for name, array in rows.seen.items()}
         answer = policy.answer(seen, None if rows.state is None else rows.state[order])
-        drawn = torch.from_numpy(noise.astype(np.float32)).to(answer.head.device)
-        action = actions.sample(answer.head, drawn)
-        log_prob = actions.log_prob(answer.head, action)
-    parts = (answer.head, answer.value, answer.state, action, log_prob)
-    columns = [np.ascontiguousarray(part.cpu().numpy()) for part in parts if part is not None]
+        drawn = actions.draw(answer.head, noise.astype(np.float32))
+    said = (answer.head, answer.value, answer.state)
+    parts = [part.cpu().numpy() for part in said if part is not None]
+    columns = [np.ascontiguousarray(part) for part in (*parts, *drawn)]
     flat = [column.reshape(len(order), -1).view(np.uint8) for column in columns]
     return np.concatenate(flat, axis=1)
 

@@ -60,6 +60,8 @@ class ObservationScale:
 
     def apply(self, observation: Observation) -> Observation:
         """The observation as the network sees it; before any data: as it is."""
+        if not self.moments:
+            return observation
         scaled = dict(observation)
         for name, moments in self.moments.items():
             if moments.count:

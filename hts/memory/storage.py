@@ -8,7 +8,6 @@ younger than that. `age` (steps since the episode began) is what stops a stack a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,29 +19,35 @@ _PAIRED = 4
 """Bytes up to which two words are joined by arithmetic."""
 
 
-@dataclass(frozen=True)
 class Rows:
-    """Observations to be answered: of which replicas, at which steps.
+    """Observations to be answered: of which replicas, at which steps; or of a whole block, which
+    stands at one step.
 
     A `final` row asks for the value of the observation behind a truncation, not for an action.
-    `block` says the same as a slice and one step, where the rows are a whole block.
+    `place` is where they stand in arrays of (replica, step), in the form that is fastest.
     """
 
-    replicas: Array
-    steps: Array
-    final: bool = False
-    block: tuple[slice, int] | None = None
-
-    def __post_init__(self) -> None:
-        assert self.replicas.shape == self.steps.shape, "one step for each replica"
-
-    def __len__(self) -> int:
-        return len(self.replicas)
+    def __init__(self, replicas: Array | range, steps: Array | int, *, final: bool = False) -> None:
+        self.count = len(replicas)
+        self.final = final
+        self.place: tuple[Any, Any] = replicas, steps
+        self.is_block = isinstance(replicas, range)
+        if isinstance(replicas, range):
+            self.place = slice(replicas.start, replicas.stop), steps
+        else:
+            assert replicas.shape == np.shape(steps), "one step for each replica"
 
     @property
-    def place(self) -> tuple[Any, Any]:
-        """Where they stand in arrays of (replica, step), in the form that is fastest."""
-        return self.block or (self.replicas, self.steps)
+    def replicas(self) -> Array:
+        """Of each row."""
+        replicas, _ = self.place
+        return np.arange(replicas.start, replicas.stop) if self.is_block else replicas
+
+    @property
+    def steps(self) -> Array:
+        """Of each row."""
+        _, steps = self.place
+        return np.full(self.count, steps) if self.is_block else steps
 
 
 class Storage:
@@ -144,14 +149,14 @@ class Storage:
 
     def _stack(self, name: str, rows: Rows) -> Array:
         frames, history = self.arrays[f"frames.{name}"], self.sizes.history
-        newest = history + rows.steps + int(rows.final)
-        ages = self.age[rows.replicas, rows.steps] + int(rows.final)
-        if rows.block is not None and ages.min() >= history:  # no frame is repeated
-            replicas, step = rows.block
+        ages = self.age[rows.place] + int(rows.final)
+        if rows.is_block and ages.min() >= history:  # no frame is repeated
+            replicas, step = rows.place
             parts = [frames[replicas, step + older] for older in range(history + 1)]
         else:
+            replicas, newest = rows.replicas, history + rows.steps + int(rows.final)
             parts = [
-                frames[rows.replicas, newest - np.minimum(back, ages)]
+                frames[replicas, newest - np.minimum(back, ages)]
                 for back in range(history, int(rows.final) - 1, -1)
             ]
         if rows.final:

@@ -1,19 +1,24 @@
 """Action distributions: what a policy's head means, row by row.
 
 A row's action is a function of its head and of its own uniform numbers, so it does not matter
-which rows are sampled together. `sample` takes as many uniforms as `noise` says.
+which rows are drawn together. What is drawn ends on the host, where the storage is: choices are
+made there, of what the device says about each; numbers are drawn on the device.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from typing import TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from hts_envs.contract import Box, Discrete, MultiDiscrete, Space
+from hts_envs.contract import Array, Box, Discrete, MultiDiscrete, Space
+
+Drawn: TypeAlias = tuple[Array, Array]
+"""The action of each row, and its log-probability."""
 
 
 class Distribution(ABC):
@@ -24,12 +29,12 @@ class Distribution(ABC):
     scale_free: int = 0  # how many of `size` do not depend on the observation
 
     @abstractmethod
-    def sample(self, head: Tensor, uniforms: Tensor) -> Tensor:
+    def draw(self, head: Tensor, uniforms: Array) -> Drawn:
         """Actions for rows of heads (rows, size) and uniforms (rows, noise)."""
 
     @abstractmethod
     def likeliest(self, head: Tensor) -> Tensor:
-        """The action that each row finds most probable, as `sample` would return it."""
+        """The action that each row finds most probable, as `draw` would find it."""
 
     @abstractmethod
     def log_prob(self, head: Tensor, action: Tensor) -> Tensor:
@@ -45,15 +50,11 @@ class Categorical(Distribution):
 
     def __init__(self, n: int) -> None:
         self.size, self.noise = n, 1
-        self._first = torch.ones(n - 1, n).tril()  # all n together are 1, but for rounding
 
-    def sample(self, head: Tensor, uniforms: Tensor) -> Tensor:
-        if self._first.device != head.device:
-            self._first = self._first.to(head.device)
-        chances = torch.softmax(head, -1)
-        # Sums of the first 1, 2, ... chances; cumsum has no deterministic form on a GPU.
-        sums = (chances.unsqueeze(-2) * self._first).sum(-1)
-        return (sums <= uniforms).sum(-1)
+    def draw(self, head: Tensor, uniforms: Array) -> Drawn:
+        logs = torch.log_softmax(head, -1).cpu().numpy()
+        action = _chosen(logs, uniforms)
+        return action, logs[np.arange(len(logs)), action]
 
     def likeliest(self, head: Tensor) -> Tensor:
         return head.argmax(-1)
@@ -74,11 +75,14 @@ class MultiCategorical(Distribution):
         self.nvec = list(nvec)
         self.size, self.noise = sum(nvec), len(nvec)
 
-    def sample(self, head: Tensor, uniforms: Tensor) -> Tensor:
-        heads = torch.split(head, self.nvec, -1)
-        columns = torch.split(uniforms, 1, -1)
-        chosen = zip(self.parts, heads, columns, strict=True)
-        return torch.stack([part.sample(h, u) for part, h, u in chosen], -1)
+    def draw(self, head: Tensor, uniforms: Array) -> Drawn:
+        parts = torch.split(head, self.nvec, -1)
+        said = torch.cat([torch.log_softmax(part, -1) for part in parts], -1).cpu().numpy()
+        logs = np.split(said, np.cumsum(self.nvec)[:-1], -1)
+        columns = np.split(uniforms, len(self.nvec), -1)
+        action = np.stack([_chosen(*each) for each in zip(logs, columns, strict=True)], -1)
+        log_prob = self.log_prob(head, torch.from_numpy(action).to(head.device))
+        return action, log_prob.cpu().numpy()
 
     def likeliest(self, head: Tensor) -> Tensor:
         return torch.stack([part.argmax(-1) for part in torch.split(head, self.nvec, -1)], -1)
@@ -92,7 +96,26 @@ class MultiCategorical(Distribution):
         return torch.stack([part.entropy(h) for part, h in heads], -1).sum(-1)
 
 
-class Gaussian(Distribution):
+def _chosen(logs: Array, uniforms: Array) -> Array:
+    """Rows' choices: the first one up to which more than the uniform is probable."""
+    reached = np.exp(logs).cumsum(-1) > uniforms
+    reached[:, -1] = True  # all together are 1, but for rounding
+    return np.asarray(reached.argmax(-1))
+
+
+class Continuous(Distribution):
+    """Numbers, drawn on the device by sampling and scoring."""
+
+    def draw(self, head: Tensor, uniforms: Array) -> Drawn:
+        action = self._sample(head, torch.from_numpy(uniforms).to(head.device))
+        return action.cpu().numpy(), self.log_prob(head, action).cpu().numpy()
+
+    @abstractmethod
+    def _sample(self, head: Tensor, uniforms: Tensor) -> Tensor:
+        """The action of each row."""
+
+
+class Gaussian(Continuous):
     """Independent normal numbers; the world's bounds are applied where the action is taken.
 
     The log-probability is that of the unclipped number, as is usual: what is stored is what was
@@ -104,7 +127,7 @@ class Gaussian(Distribution):
         self.size, self.noise = 2 * dimensions, 2 * dimensions
         self.scale_free = dimensions
 
-    def sample(self, head: Tensor, uniforms: Tensor) -> Tensor:
+    def _sample(self, head: Tensor, uniforms: Tensor) -> Tensor:
         mean, log_deviation = head.chunk(2, -1)
         first, second = uniforms.chunk(2, -1)  # Box and Muller
         normal = torch.sqrt(-2.0 * torch.log1p(-first)) * torch.cos(2.0 * math.pi * second)
@@ -167,8 +190,9 @@ class Greedy(Distribution):
         self.size, self.noise, self.scale_free = drawn.size, drawn.noise, drawn.scale_free
         self._drawn = drawn
 
-    def sample(self, head: Tensor, uniforms: Tensor) -> Tensor:
-        return self.likeliest(head)
+    def draw(self, head: Tensor, uniforms: Array) -> Drawn:
+        action = self.likeliest(head)
+        return action.cpu().numpy(), self.log_prob(head, action).cpu().numpy()
 
     def likeliest(self, head: Tensor) -> Tensor:
         return self._drawn.likeliest(head)

@@ -13,7 +13,7 @@ from abc import abstractmethod
 import torch
 from torch import Tensor
 
-from hts.models.distributions import Distribution, log_slope
+from hts.models.distributions import Continuous, log_slope
 
 WARM_UP = -1.0
 """The deviation of a replica that takes random actions."""
@@ -21,7 +21,7 @@ WARM_UP = -1.0
 _LOG_LOW, _LOG_HIGH = -5.0, 2.0
 
 
-class Taught(Distribution):
+class Taught(Continuous):
     """What critics teach; `drawn` lets their gradients through."""
 
     def __init__(self, dimensions: int) -> None:
@@ -36,7 +36,7 @@ class Taught(Distribution):
     def _explored(self, head: Tensor, normal: Tensor, deviation: Tensor) -> Tensor:
         """What is done to see what comes of it."""
 
-    def sample(self, head: Tensor, uniforms: Tensor) -> Tensor:
+    def _sample(self, head: Tensor, uniforms: Tensor) -> Tensor:
         deviation = uniforms[:, -1:]
         explored = self._explored(head, self._normal(uniforms), deviation)
         anything = 2.0 * uniforms[:, : self.dimensions] - 1.0

@@ -50,6 +50,9 @@ class Direct(nn.Module):
 class Linear(Direct, nn.Linear):
     """`nn.Linear`."""
 
+    def __call__(self, rows: Tensor) -> Tensor:
+        return functional.linear(rows, self.weight, self.bias)
+
 
 class WideLinear(Direct, nn.Linear):
     """`nn.Linear` of rows, with parameters as they are or narrowed to the type of the rows."""

@@ -68,13 +68,13 @@ class Dense(Direct):
             self._stacks.append(_parameters(self.value))
 
     def forward(self, vector: Tensor) -> tuple[Tensor, Tensor]:
-        found = [self._through(stack, vector) for stack in self._stacks]
+        found = []
+        for stack in self._stacks:
+            rows = vector
+            for weight, bias in stack:
+                rows = self._activation(functional.linear(rows, weight, bias))
+            found.append(rows)
         return found[0], found[-1]
-
-    def _through(self, stack: Stack, rows: Tensor) -> Tensor:
-        for weight, bias in stack:
-            rows = self._activation(functional.linear(rows, weight, bias))
-        return rows
 
 
 def _dense(config: Mlp, inputs: int) -> nn.ModuleList:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -24,12 +24,11 @@ from hts.models.layers import Direct, Joined, Linear, WideLinear, packable
 from hts.models.networks import Convolutions, Dense, Residual, vectors
 from hts.models.recurrent import Cell, make_cell
 from hts.models.spaces import is_image, policy_fields, vector_width
-from hts_envs.contract import Array, Observation, Spaces
+from hts_envs.contract import Array, Box, Observation, Space, Spaces
 from hts_envs.randomness import uniform
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(NamedTuple):
     """What the network says about rows: the head of the distribution, the value, and the
     recurrent state after each row, if there is any."""
 
@@ -48,6 +47,7 @@ class Network(Direct):
         self.images = [name for name, space in self.spaces.items() if is_image(space)]
         self._vectors = {n: s for n, s in self.spaces.items() if n not in self.images}
         width = sum(map(vector_width, self._vectors.values()))
+        self._only = _only_numbers(self.spaces)
         self.distribution = _distribution(experiment, spaces)
         taught = isinstance(self.distribution, Taught)
         model = experiment.model
@@ -95,9 +95,12 @@ class Network(Direct):
 
     def _features(self, observation: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         """Features for the policy and for the value; the same tensor where they share layers."""
+        if self._only:
+            found: tuple[Tensor, Tensor] = self.torso(observation[self._only])
+            return found
         beside = vectors(observation, self._vectors)
         if not self.images:
-            found: tuple[Tensor, Tensor] = self.torso(_joined(beside))
+            found = self.torso(_joined(beside))
             return found
         features = _joined([self.torso(observation[self.images[0]]), *beside])
         return features, features
@@ -110,7 +113,7 @@ class Network(Direct):
             head = self.policy(features)
             if self.value is not None:
                 value = self.value(for_value)
-        if len(self.deviation):
+        if self.distribution.scale_free:
             head = torch.cat([head, self.deviation.expand(len(head), -1)], -1)
         if value is None:
             return Answer(head, head.new_zeros(len(head)), state)
@@ -164,6 +167,10 @@ class Policy(Flat[Network]):
         episode begins.
         """
         assert (state is None) == (self.state_size == 0), "state is given to recurrent policies"
+        if self.parts == 1:
+            rows = {name: self._tensor(observation[name], 2) for name in self._sees}
+            said: Answer = self.network(rows, None if state is None else self._tensor(state, 2))
+            return said
         answers = [
             network(
                 self._rows(observation, agents, 2),
@@ -258,6 +265,13 @@ def _interleaved(answers: list[Answer]) -> Answer:
     states = [answer.state for answer in answers if answer.state is not None]
     state = torch.stack(states, 1).flatten(0, 1) if states else None
     return Answer(torch.stack(head, 1).flatten(0, 1), torch.stack(value, 1).flatten(), state)
+
+
+def _only_numbers(spaces: Mapping[str, Space]) -> str:
+    """The one field there is, where it is a vector of float32 as it is; else nothing."""
+    name, *others = spaces
+    is_vector = isinstance(space := spaces[name], Box) and len(space.shape) == 1
+    return name if is_vector and space.dtype == "float32" and not others else ""
 
 
 def _both(features: Tensor, for_value: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ the observation behind it is due where its episode goes on.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -25,37 +25,34 @@ from hts.models.policy import Answer, Policy, uniforms
 from hts_envs.contract import Array
 
 
-@dataclass(frozen=True)
-class _Batch:
+class _Batch(NamedTuple):
     """Where rows stand in the batch that is computed; all other places hold zeros."""
 
     size: int
     places: slice | Array
 
     def filled(self, rows: Array) -> Array:
-        if isinstance(self.places, slice) and len(rows) == self.size:
+        if len(rows) == self.size and isinstance(self.places, slice):
             return rows
         whole = np.zeros((self.size, *rows.shape[1:]), rows.dtype)
         whole[self.places] = rows
         return whole
 
-    def rows(self, answer: torch.Tensor, agents: int) -> Array:
-        """The rows of an answer, as an array of (rows, agents, ...)."""
-        array = answer.cpu().numpy()
-        return np.asarray(array.reshape(self.size, agents, *array.shape[1:])[self.places])
+    def rows(self, answer: Array, agents: int) -> Array:
+        """The rows of an answer, as (rows, agents, ...)."""
+        return np.asarray(answer.reshape(self.size, agents, *answer.shape[1:])[self.places])
 
 
 Question = tuple[range, int]
 """Replicas of a block, and the step that all of them stand at."""
 
 
-@dataclass(frozen=True)
-class Due:
+class Due(NamedTuple):
     """What questions of one rollout ask for; None where nothing is asked."""
 
     act: Rows | None
-    final: Rows | None
-    behind: Rows | None
+    final: Rows | None = None
+    behind: Rows | None = None
 
 
 def due(storage: Storage, questions: Sequence[Question]) -> Due:
@@ -78,6 +75,8 @@ def due(storage: Storage, questions: Sequence[Question]) -> Due:
         final.append((replicas[truncated & ~terminated], step - 1))
         if ends:
             behind.append((replicas[~(terminated | truncated)], step))
+    if not final:
+        return Due(_blocks(act))
     return Due(_blocks(act), _rows(final, final=True), _rows(behind, final=False))
 
 
@@ -123,28 +122,29 @@ class Actor:
         assert storage.version == version.number, "I3: a rollout is made with its own version"
         batch, policy = self._batch(rows), self._policy(version)
         agents, actions = policy.agents, policy.distribution
-        drawn = batch.filled(self._chances(storage, rows, policy)).reshape(-1, actions.noise)
+        chances = batch.filled(self._chances(storage, rows, policy)).reshape(-1, actions.noise)
         with torch.inference_mode():
-            answer = self._answer(storage, rows, batch, version)
-            noise = torch.from_numpy(drawn).to(answer.head.device)
-            action = actions.sample(answer.head, noise)
-            log_prob = actions.log_prob(answer.head, action)
+            answer = _answer(policy, storage, rows, batch, version)
+            action, log_prob = actions.draw(answer.head, chances)
+            value = answer.value.cpu().numpy()
         place = rows.place
         storage.log_prob[place] = batch.rows(log_prob, agents)
-        storage.value[place] = batch.rows(answer.value, agents)
+        storage.value[place] = batch.rows(value, agents)
         chosen = batch.rows(action, agents)
-        storage.action[place] = chosen.reshape(len(rows), agents, *storage.action.shape[3:])
+        storage.action[place] = chosen.reshape(rows.count, agents, *storage.action.shape[3:])
         if answer.state is not None:
-            storage.state[rows.replicas, rows.steps + 1] = batch.rows(answer.state, agents)
+            after = batch.rows(answer.state.cpu().numpy(), agents)
+            storage.state[rows.replicas, rows.steps + 1] = after
 
     def value(self, storage: Storage, rows: Rows, version: Version) -> None:
         """Write the value behind each row's step: of its final, or of its next, observation."""
         assert storage.version == version.number, "I3: a rollout is made with its own version"
         batch, policy = self._batch(rows), self._policy(version)
         with torch.inference_mode():
-            answer = self._answer(storage, rows, batch, version)
+            answer = _answer(policy, storage, rows, batch, version)
+        value = batch.rows(answer.value.cpu().numpy(), policy.agents)
         behind = rows.steps if rows.final else rows.steps - 1
-        storage.bootstrap[rows.replicas, behind] = batch.rows(answer.value, policy.agents)
+        storage.bootstrap[rows.replicas, behind] = value
 
     def _due(self, storage: Storage, questions: Sequence[Question]) -> Due:
         return due(storage, questions)
@@ -152,13 +152,12 @@ class Actor:
     def _chances(self, storage: Storage, rows: Rows, policy: Policy) -> Array:
         """What each row's action is drawn with: (rows, agents, numbers)."""
         keys, count = storage.key[rows.place], policy.distribution.noise
-        return uniforms(keys, policy.agents, count).reshape(len(rows), policy.agents, -1)
+        return uniforms(keys, policy.agents, count).reshape(rows.count, policy.agents, -1)
 
     def _batch(self, rows: Rows) -> _Batch:
         if not self.padding:
             return _Batch(self.replicas, rows.replicas)
-        count = len(rows)
-        return _Batch(count + -count % self.padding, slice(count))
+        return _Batch(rows.count + -rows.count % self.padding, slice(rows.count))
 
     def _policy(self, version: Version) -> Policy:
         """The network with these parameters; two versions are acted with in turn."""
@@ -171,12 +170,14 @@ class Actor:
             self._loaded[place] = version.number
         return policy
 
-    def _answer(self, storage: Storage, rows: Rows, batch: _Batch, version: Version) -> Answer:
-        policy = self._policy(version)
-        seen = version.scale.apply(storage.gather(rows))
-        whole = {name: batch.filled(array) for name, array in seen.items()}
-        state = storage.state_before(rows)
-        return policy.answer(whole, None if state is None else batch.filled(state))
+
+def _answer(
+    policy: Policy, storage: Storage, rows: Rows, batch: _Batch, version: Version
+) -> Answer:
+    seen = version.scale.apply(storage.gather(rows))
+    whole = {name: batch.filled(array) for name, array in seen.items()}
+    state = storage.state_before(rows)
+    return policy.answer(whole, None if state is None else batch.filled(state))
 
 
 _Part = tuple[Array, int]
@@ -188,9 +189,7 @@ def _blocks(parts: Sequence[Question]) -> Rows | None:
     if not parts:
         return None
     if len(parts) == 1:
-        ((block, step),) = parts
-        replicas, steps = np.arange(block.start, block.stop), np.full(len(block), step)
-        return Rows(replicas, steps, block=(slice(block.start, block.stop), step))
+        return Rows(*parts[0])
     replicas = np.array([replica for block, _ in parts for replica in block])
     return Rows(replicas, np.array([step for block, step in parts for _ in block]))
 
@@ -200,4 +199,4 @@ def _rows(parts: Sequence[_Part], *, final: bool) -> Rows | None:
         return None
     replicas = np.concatenate([part for part, _ in parts])
     steps = np.concatenate([np.full(len(part), step) for part, step in parts])
-    return Rows(replicas, steps, final)
+    return Rows(replicas, steps, final=final)

@@ -134,9 +134,9 @@ class WorldsBlock(LocalBlock):
             raise WorldFailed(self.replicas[len(results)]) from error
         seen, rewards, terminated, truncated, self._known = zip(*results, strict=True)
         for name, array in frames.items():
-            np.stack([each[name] for each in seen], out=array)
-        reward = np.concatenate(rewards).reshape(len(rewards), -1)
-        return BatchedStep(frames, reward, np.array(terminated), np.array(truncated), {})
+            for row, each in enumerate(seen):
+                array[row] = each[name]
+        return BatchedStep(frames, np.array(rewards), np.array(terminated), np.array(truncated), {})
 
     def _facts(self, result: BatchedStep, row: int) -> dict[str, float]:
         return dict(self._known[row])

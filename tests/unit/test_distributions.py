@@ -32,10 +32,15 @@ EACH: list[Distribution] = [
 DRAWS = 100_000
 
 
-def noise(rows: int, count: int, seed: int = 0) -> Tensor:
+def noise(rows: int, count: int, seed: int = 0) -> Array:
     """Uniform numbers as an actor draws them."""
-    named = keys(seed, Purpose.ACTION, np.arange(rows))
-    return torch.from_numpy(uniforms(named, 1, count))
+    return uniforms(keys(seed, Purpose.ACTION, np.arange(rows)), 1, count)
+
+
+def drawn_by(made: Distribution, head: Tensor, chances: Array) -> Tensor:
+    """The actions, as a learner sees them."""
+    action, _ = made.draw(head, chances)
+    return torch.from_numpy(action)
 
 
 def heads(made: Distribution, rows: int, seed: int = 1) -> Tensor:
@@ -64,7 +69,7 @@ def test_categorical_frequencies() -> None:
     """Among 100,000 draws, each action comes as often as it should, within 5 deviations."""
     head = torch.tensor([[0.0, 2.0, -1.0, 0.5, -9.0]])
     chance = torch.softmax(head, -1)[0].numpy()
-    drawn = Categorical(5).sample(head.expand(DRAWS, -1), noise(DRAWS, 1))
+    drawn = drawn_by(Categorical(5), head.expand(DRAWS, -1), noise(DRAWS, 1))
     seen = np.bincount(drawn.numpy(), minlength=5) / DRAWS
     assert np.all(np.abs(seen - chance) <= 5 * np.sqrt(chance * (1 - chance) / DRAWS))
 
@@ -75,7 +80,7 @@ def test_multi_categorical_frequencies_and_independence() -> None:
     head = heads(made, 1)
     parts = [torch.softmax(part, -1)[0].numpy() for part in torch.split(head, [2, 3, 4], -1)]
     chance = np.einsum("i,j,k->ijk", *parts)
-    drawn = made.sample(head.expand(DRAWS, -1), noise(DRAWS, 3)).numpy()
+    drawn = drawn_by(made, head.expand(DRAWS, -1), noise(DRAWS, 3)).numpy()
     seen = np.zeros((2, 3, 4))
     np.add.at(seen, tuple(drawn.T), 1 / DRAWS)
     assert np.all(np.abs(seen - chance) <= 5 * np.sqrt(chance * (1 - chance) / DRAWS))
@@ -85,7 +90,7 @@ def test_gaussian_moments() -> None:
     """Mean, deviation and share within one deviation, each within 5 of its own deviations."""
     made = Gaussian(2)
     head = torch.tensor([[1.0, -2.0, np.log(0.5), np.log(3.0)]]).expand(DRAWS, -1)
-    scaled = made.sample(head, noise(DRAWS, made.noise)).numpy()
+    scaled = drawn_by(made, head, noise(DRAWS, made.noise)).numpy()
     scaled = (scaled - [1.0, -2.0]) / [0.5, 3.0]
     assert np.all(np.abs(scaled.mean(0)) < 5 / np.sqrt(DRAWS))
     assert np.all(np.abs(scaled.var(0) - 1) < 5 * np.sqrt(2 / DRAWS))
@@ -98,7 +103,7 @@ def test_categorical_is_torchs() -> None:
     """Log-probability and entropy of torch.distributions, to float32's precision."""
     made = Categorical(5)
     head = heads(made, 50)
-    action = made.sample(head, noise(50, 1))
+    action = drawn_by(made, head, noise(50, 1))
     theirs = torch.distributions.Categorical(logits=head)
     torch.testing.assert_close(made.log_prob(head, action), theirs.log_prob(action))
     torch.testing.assert_close(made.entropy(head), theirs.entropy())
@@ -108,7 +113,7 @@ def test_multi_categorical_is_the_sum_of_its_parts() -> None:
     """Log-probability and entropy of independent choices add up."""
     made = MultiCategorical((2, 3, 4))
     head = heads(made, 50)
-    action = made.sample(head, noise(50, 3))
+    action = drawn_by(made, head, noise(50, 3))
     parts = torch.split(head, [2, 3, 4], -1)
     theirs = [torch.distributions.Categorical(logits=part) for part in parts]
     log_prob = sum(one.log_prob(action[:, i]) for i, one in enumerate(theirs))
@@ -123,7 +128,7 @@ def test_gaussian_is_torchs() -> None:
     """Log-probability and entropy of a diagonal normal distribution."""
     made = Gaussian(3)
     head = heads(made, 50)
-    action = made.sample(head, noise(50, made.noise))
+    action = drawn_by(made, head, noise(50, made.noise))
     normal = torch.distributions.Normal(head[:, :3], head[:, 3:].exp())
     theirs = torch.distributions.Independent(normal, 1)
     torch.testing.assert_close(made.log_prob(head, action), theirs.log_prob(action))
@@ -148,7 +153,7 @@ def test_squashed_log_prob_is_that_of_the_action_within_its_bounds() -> None:
     limit: log da/du = log 4 - 2 |u| + log of half the width."""
     made = Squashed(BOUNDED)
     head = heads(made, 50) * 0.5
-    action = made.sample(head, noise(50, made.noise))
+    action = drawn_by(made, head, noise(50, made.noise))
     low, high = np.asarray(BOUNDED.low), np.asarray(BOUNDED.high)
     expected = [
         slow_log_prob(h, u, low, high) for h, u in zip(head.numpy(), action.numpy(), strict=True)
@@ -190,7 +195,7 @@ def test_squashed_entropy_is_the_mean_of_its_surprise() -> None:
     """Among 100,000 draws, minus the mean log-probability is the entropy, within 5 deviations."""
     made = Squashed(BOUNDED)
     head = (heads(made, 1) * 0.5).expand(DRAWS, -1)
-    said = made.log_prob(head, made.sample(head, noise(DRAWS, made.noise))).double()
+    said = made.log_prob(head, drawn_by(made, head, noise(DRAWS, made.noise))).double()
     error = abs(float(said.mean() + made.entropy(head[:1])))
     assert error < 5 * float(said.std()) / math.sqrt(DRAWS)
 
@@ -261,22 +266,30 @@ def test_a_continuous_action_may_have_any_shape(shape: tuple[int, ...]) -> None:
     """One log-probability for each row, the same as that of the flat action."""
     made = distribution(Box(shape))
     head = heads(made, 8)
-    flat = made.sample(head, noise(8, made.noise))
+    flat = drawn_by(made, head, noise(8, made.noise))
     found = made.log_prob(head, flat.reshape(8, *shape))
     assert found.shape == (8,)
     assert torch.equal(found, made.log_prob(head, flat))
 
 
 @pytest.mark.parametrize("made", EACH, ids=lambda made: type(made).__name__)
+def test_what_is_drawn_comes_with_its_log_probability(made: Distribution) -> None:
+    """The bits that a learner finds for the same action, whose ratio is then exactly 1."""
+    head = heads(made, 64)
+    action, log_prob = made.draw(head, noise(64, made.noise))
+    assert log_prob.tobytes() == made.log_prob(head, torch.from_numpy(action)).numpy().tobytes()
+
+
+@pytest.mark.parametrize("made", EACH, ids=lambda made: type(made).__name__)
 def test_a_row_is_alone(made: Distribution) -> None:
     """Rule 19: the same head and noise give the same action, whatever is drawn in other rows."""
     head, drawn = heads(made, 64), noise(64, made.noise)
-    whole = made.sample(head, drawn)
-    assert torch.equal(made.sample(head, drawn), whole)
-    other = made.sample(heads(made, 64, seed=2), noise(64, made.noise, seed=2))
+    whole = drawn_by(made, head, drawn)
+    assert torch.equal(drawn_by(made, head, drawn), whole)
+    other = drawn_by(made, heads(made, 64, seed=2), noise(64, made.noise, seed=2))
     mixed_head, mixed_noise = heads(made, 64, seed=2), noise(64, made.noise, seed=2)
     mixed_head[::4], mixed_noise[::4] = head[::4], drawn[::4]
-    mixed = made.sample(mixed_head, mixed_noise)
+    mixed = drawn_by(made, mixed_head, mixed_noise)
     assert torch.equal(mixed[::4], whole[::4])
     assert torch.equal(mixed[1::4], other[1::4])
     assert not torch.equal(other, whole)
@@ -286,7 +299,7 @@ def test_an_impossible_action_is_not_drawn() -> None:
     """An action whose probability is 0 in float32, first or in the middle, where noise is 0 or
     stands exactly on its edge."""
     head = torch.tensor([[-200.0, 0.0, 0.0], [0.0, -200.0, 0.0], [0.0, -200.0, 0.0]])
-    drawn = Categorical(3).sample(head, torch.tensor([[0.0], [0.0], [0.5]]))
+    drawn = drawn_by(Categorical(3), head, np.array([[0.0], [0.0], [0.5]], np.float32))
     assert drawn.tolist() == [1, 0, 2]
 
 
@@ -294,7 +307,7 @@ def test_an_impossible_action_is_not_drawn() -> None:
 def test_the_extremes_of_noise_are_actions(made: Distribution) -> None:
     """0 and the largest float32 below 1 draw a finite action of the space."""
     for extreme in (0.0, 1.0 - 2.0**-24):
-        drawn = made.sample(heads(made, 16), torch.full((16, made.noise), extreme))
+        drawn = drawn_by(made, heads(made, 16), np.full((16, made.noise), extreme, np.float32))
         assert bool(torch.isfinite(drawn).all())
         if isinstance(made, Categorical):
             assert drawn.unique().tolist() == [0 if extreme == 0.0 else 4]

@@ -22,6 +22,11 @@ def chances(deviation: float) -> Tensor:
     return torch.from_numpy(drawn)
 
 
+def explored(actions: Taught, head: Tensor, deviation: float) -> Tensor:
+    action, _ = actions.draw(head, chances(deviation).numpy())
+    return torch.from_numpy(action)
+
+
 def heads(taught: Taught) -> Tensor:
     return torch.full((ROWS, taught.size), 0.3)
 
@@ -30,8 +35,8 @@ def heads(taught: Taught) -> Tensor:
 def test_random_actions_fill_their_bounds(kind: type[Taught]) -> None:
     """Before anything is learnt every action is as likely as any other, whatever the head says."""
     actions = kind(NUMBERS)
-    found = actions.sample(heads(actions), chances(WARM_UP))
-    assert torch.equal(found, actions.sample(heads(actions) * -7, chances(WARM_UP)))
+    found = explored(actions, heads(actions), WARM_UP)
+    assert torch.equal(found, explored(actions, heads(actions) * -7, WARM_UP))
     assert found.min() < -0.99
     assert found.max() > 0.99
     assert found.mean().abs() < 0.03
@@ -42,11 +47,11 @@ def test_noise_has_the_size_of_its_replica() -> None:
     """Around tanh of the head, cut off at the bounds; none at all where the size is 0."""
     actions = Deterministic(NUMBERS)
     middle = np.tanh(np.float32(0.3))
-    found = actions.sample(heads(actions), chances(0.1))
+    found = explored(actions, heads(actions), 0.1)
     assert found.mean() == pytest.approx(middle, abs=0.01)
     assert found.std() == pytest.approx(0.1, abs=0.005)
-    assert actions.sample(heads(actions), chances(5.0)).abs().max() == 1.0
-    still = actions.sample(heads(actions), chances(0.0))
+    assert explored(actions, heads(actions), 5.0).abs().max() == 1.0
+    still = explored(actions, heads(actions), 0.0)
     assert torch.equal(still, actions.likeliest(heads(actions)))
 
 

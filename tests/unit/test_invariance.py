@@ -149,9 +149,7 @@ class Telling(Policy):
     def answer(self, observation: Observation, state: Array | None = None) -> Answer:
         said = super().answer(observation, state)
         places = 1.0 + torch.arange(len(said.value))
-        return dataclasses.replace(
-            said, head=said.head * places[:, None], value=said.value * places
-        )
+        return said._replace(head=said.head * places[:, None], value=said.value * places)
 
 
 class Misplanned(Plan):
@@ -204,7 +202,7 @@ class Counting(Policy):
         said = super().answer(observation, state)
         assert said.state is not None
         places = torch.arange(len(said.state))[:, None]
-        return dataclasses.replace(said, state=said.state + places)
+        return said._replace(state=said.state + places)
 
 
 class Mingling(Policy):

@@ -91,7 +91,7 @@ def stack_of(shown: list[Observation], step: int, stack: int, name: str) -> Arra
 
 
 def seen_by(storage: Storage, replica: int, step: int, *, final: bool = False) -> Observation:
-    return storage.gather(Rows(np.array([replica]), np.array([step]), final))
+    return storage.gather(Rows(np.array([replica]), np.array([step]), final=final))
 
 
 ACTS = st.lists(
@@ -230,12 +230,13 @@ def test_an_old_bootstrap_does_not_survive() -> None:
 @given(st.lists(ACTS, min_size=2, max_size=4), st.integers(1, 5))
 def test_a_block_sees_what_its_rows_see(scripts: list[list[Act]], stack: int) -> None:
     """Read as one block or row by row, at every step, whether a first frame is repeated or not."""
-    played, block = stage(scripts, 6, stack), slice(0, len(scripts))
-    replicas = np.arange(len(scripts))
+    played, block = stage(scripts, 6, stack), range(len(scripts))
     for storage, step in played.play(2):
-        steps = np.full(len(scripts), step)
-        as_rows = storage.gather(Rows(replicas, steps))
-        for name, array in storage.gather(Rows(replicas, steps, block=(block, step))).items():
+        as_block, steps = Rows(block, step), np.full(len(scripts), step)
+        assert np.array_equal(as_block.replicas, block)
+        assert np.array_equal(as_block.steps, steps)
+        as_rows = storage.gather(Rows(np.arange(len(scripts)), steps))
+        for name, array in storage.gather(as_block).items():
             np.testing.assert_array_equal(array, as_rows[name])
 
 
@@ -262,11 +263,10 @@ def test_what_is_gathered_is_a_copy() -> None:
         played = stage([[Act(9)]], 4, stack)
         list(played.play(1))
         before = replica_digest(played.storages[0], 0)
-        as_block = Rows(np.array([0]), np.array([2]), block=(slice(0, 1), 2))
         for seen in (
             seen_by(played.storages[0], 0, 2),
             seen_by(played.storages[0], 0, 2, final=True),
-            played.storages[0].gather(as_block),
+            played.storages[0].gather(Rows(range(1), 2)),
         ):
             for array in seen.values():
                 array += 1
