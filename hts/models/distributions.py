@@ -97,10 +97,12 @@ class MultiCategorical(Distribution):
 
 
 def _chosen(logs: Array, uniforms: Array) -> Array:
-    """Rows' choices: the first one up to which more than the uniform is probable."""
-    reached = np.exp(logs).cumsum(-1) > uniforms
-    reached[:, -1] = True  # all together are 1, but for rounding
-    return np.asarray(reached.argmax(-1))
+    """Rows' choices: the first one up to which more is probable than the uniform's share of all.
+
+    A uniform is below 1, and all together are 1 but for rounding: what is impossible is not chosen.
+    """
+    sums = np.exp(logs).cumsum(-1)
+    return np.asarray((sums > uniforms * sums[:, -1:]).argmax(-1))
 
 
 class Continuous(Distribution):

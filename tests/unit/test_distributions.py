@@ -296,11 +296,15 @@ def test_a_row_is_alone(made: Distribution) -> None:
 
 
 def test_an_impossible_action_is_not_drawn() -> None:
-    """An action whose probability is 0 in float32, first or in the middle, where noise is 0 or
-    stands exactly on its edge."""
+    """An action whose probability is 0 in float32: first or in the middle, where noise is 0 or
+    stands exactly on its edge; last, where all others together are a little less than 1."""
     head = torch.tensor([[-200.0, 0.0, 0.0], [0.0, -200.0, 0.0], [0.0, -200.0, 0.0]])
     drawn = drawn_by(Categorical(3), head, np.array([[0.0], [0.0], [0.5]], np.float32))
     assert drawn.tolist() == [1, 0, 2]
+    others = heads(Categorical(7), 4000)
+    others[:, -1] = -200.0
+    largest = np.full((4000, 1), 1.0 - 2.0**-24, np.float32)
+    assert int(drawn_by(Categorical(7), others, largest).max()) == 5
 
 
 @pytest.mark.parametrize("made", EACH, ids=lambda made: type(made).__name__)
