@@ -92,6 +92,7 @@ class Actor:
         self._make_policy = make_policy
         self._policies: list[Policy | None] = [None, None]
         self._loaded = [-1, -1]
+        self._unrecorded = torch.inference_mode()  # to make one takes as long as a product
 
     def answer(
         self,
@@ -123,7 +124,7 @@ class Actor:
         batch, policy = self._batch(rows), self._policy(version)
         agents, actions = policy.agents, policy.distribution
         chances = batch.filled(self._chances(storage, rows, policy)).reshape(-1, actions.noise)
-        with torch.inference_mode():
+        with self._unrecorded:
             answer = _answer(policy, storage, rows, batch, version)
             action, log_prob = actions.draw(answer.head, chances)
             value = answer.value.cpu().numpy()
@@ -140,7 +141,7 @@ class Actor:
         """Write the value behind each row's step: of its final, or of its next, observation."""
         assert storage.version == version.number, "I3: a rollout is made with its own version"
         batch, policy = self._batch(rows), self._policy(version)
-        with torch.inference_mode():
+        with self._unrecorded:
             answer = _answer(policy, storage, rows, batch, version)
         value = batch.rows(answer.value.cpu().numpy(), policy.agents)
         behind = rows.steps if rows.final else rows.steps - 1
