@@ -106,7 +106,7 @@ def _chosen(logs: Array, uniforms: Array) -> Array:
 
 
 class Continuous(Distribution):
-    """Numbers, drawn on the device by sampling and scoring."""
+    """Actions that are numbers: drawn where the network is."""
 
     def draw(self, head: Tensor, uniforms: Array) -> Drawn:
         action = self._sample(head, torch.from_numpy(uniforms).to(head.device))

@@ -48,7 +48,7 @@ class Direct(nn.Module):
 
 
 class Linear(Direct, nn.Linear):
-    """`nn.Linear`."""
+    """`nn.Linear`, called as a function: beside a small product, one more call can be seen."""
 
     def __call__(self, rows: Tensor) -> Tensor:
         return functional.linear(rows, self.weight, self.bias)

@@ -135,8 +135,11 @@ class WorldsBlock(LocalBlock):
         seen, rewards, terminated, truncated, self._known = zip(*results, strict=True)
         for name, array in frames.items():
             for row, each in enumerate(seen):
-                array[row] = each[name]
-        return BatchedStep(frames, np.array(rewards), np.array(terminated), np.array(truncated), {})
+                shown = each[name]
+                assert shown.shape == array.shape[1:], f"{name} has another shape than declared"
+                array[row] = shown
+        reward = np.concatenate(rewards).reshape(len(rewards), -1)
+        return BatchedStep(frames, reward, np.array(terminated), np.array(truncated), {})
 
     def _facts(self, result: BatchedStep, row: int) -> dict[str, float]:
         return dict(self._known[row])

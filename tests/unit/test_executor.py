@@ -267,6 +267,24 @@ def test_what_a_simulator_raises_in_a_thread_is_raised_by_the_executor() -> None
     assert str(caught.value.__cause__) == "the engine is gone"
 
 
+class Misshapen(Scripted):
+    """Shows less behind a step than it declares: what would fit into its place all the same."""
+
+    def step(self, action: Array) -> Step:
+        step = super().step(action)
+        step.observation["pair"] = step.observation["pair"][:, :1]
+        return step
+
+
+def test_what_is_shown_in_another_shape_than_declared_is_refused() -> None:
+    """It is not spread over the place of what should be there."""
+    worlds = [Scripted(acts, 0) for acts in SCRIPTS[:3]] + [Misshapen([Act(50)])]
+    stage = Stage(InTurn(), inline=True, worlds=worlds)
+    stage.desk.may_begin = 0
+    with pytest.raises(AssertionError, match="pair has another shape than declared"):
+        stage.settle()
+
+
 def test_what_is_started_runs_in_its_own_thread() -> None:
     """Two places wait for each other, which no single thread could bear; a ring follows each."""
     bell, both = Doorbell(), threading.Barrier(2)
