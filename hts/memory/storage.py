@@ -50,6 +50,14 @@ class Rows:
         return np.full(self.count, steps) if self.is_block else steps
 
 
+def as_declared(name: str, shown: Array, shape: tuple[int, ...]) -> Array:
+    """What a simulator shows, in the shape that it declares: another one could be spread over its
+    place."""
+    if shown.shape != shape:
+        raise ValueError(f"{name} has the shape {shown.shape}; declared is {shape}")
+    return shown
+
+
 class Storage:
     """The arrays of one rollout, and the version that it is made with."""
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from hts.determinism.keys import Purpose, stems
-from hts.memory.storage import Storage
+from hts.memory.storage import Storage, as_declared
 from hts.models.bounds import Taken
 from hts.roles.rebuilding import Rebuilt, Snapshot, Snapshots
 from hts_envs.contract import Array, BatchedStep, Observation
@@ -186,7 +186,8 @@ class Block(ABC):
                 self.episodes.append(Episode(self.replicas[row], step, facts))
         self._lost = []
         for name, array in self._begin(ended).items():
-            observation[name][ended] = array
+            shown = observation[name]
+            shown[ended] = as_declared(name, array, (len(ended), *shown.shape[1:]))
 
     def _begin(self, rows: Array) -> Observation:
         self.episode[rows] += 1

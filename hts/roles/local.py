@@ -10,7 +10,7 @@ import numpy as np
 
 from hts.determinism.keys import episode_seed, episode_seeds
 from hts.errors import WorldFailed
-from hts.memory.storage import Storage
+from hts.memory.storage import Storage, as_declared
 from hts.models.bounds import Taken
 from hts.roles.blocks import Block, Left
 from hts.roles.rebuilding import APART, Rebuilt, Record, Snapshot, Snapshots, latest
@@ -135,9 +135,7 @@ class WorldsBlock(LocalBlock):
         seen, rewards, terminated, truncated, self._known = zip(*results, strict=True)
         for name, array in frames.items():
             for row, each in enumerate(seen):
-                shown = each[name]
-                assert shown.shape == array.shape[1:], f"{name} has another shape than declared"
-                array[row] = shown
+                array[row] = as_declared(name, each[name], array.shape[1:])
         reward = np.concatenate(rewards).reshape(len(rewards), -1)
         return BatchedStep(frames, reward, np.array(terminated), np.array(truncated), {})
 
@@ -189,9 +187,12 @@ class BatchedBlock(LocalBlock):
 
     def _step(self, action: Array, frames: Observation) -> BatchedStep:
         try:
-            return self.world.step(action.copy())
+            result = self.world.step(action.copy())
         except Exception as error:
             raise WorldFailed(self.replicas.start) from error
+        for name, array in frames.items():
+            as_declared(name, result.observation[name], array.shape)
+        return result
 
     def _facts(self, result: BatchedStep, row: int) -> dict[str, float]:
         return {name: float(array[row]) for name, array in result.facts.items()}

@@ -23,6 +23,7 @@ import numpy as np
 from hts.determinism import numerics
 from hts.determinism.keys import episode_seeds
 from hts.errors import RoleDied
+from hts.memory.storage import as_declared
 from hts.models.bounds import taken_in
 from hts.runtime.crew import make_worlds
 from hts.runtime.process import Child, Pipe
@@ -242,7 +243,7 @@ class _Play:
     def _show(self, rows: Array, observation: Mapping[str, Array]) -> None:
         """As it is written into a storage, which refuses what has another shape."""
         for name, array in self._seen.items():
-            array[rows] = observation[name]
+            array[rows] = as_declared(name, observation[name], (len(rows), *array.shape[1:]))
 
     def _hold(self) -> None:
         """What is seen now to what the run saw."""

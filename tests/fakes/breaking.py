@@ -37,7 +37,7 @@ class Breaking(Small):
     def observe(self) -> Observation:
         seen = super().observe()
         if self.how == "misshapen" and self.tally.length == self.breaks_in[0]:
-            seen["numbers"] = seen["numbers"][:, :2]
+            seen["numbers"] = seen["numbers"][:, :1]  # which numpy would spread
         return seen
 
     def _break(self) -> None:
@@ -80,7 +80,10 @@ class BreakingBatch(BatchedWorld):
 
 
 def _stacked(seen: list[Observation]) -> Observation:
-    return {name: np.stack([one[name] for one in seen]) for name in seen[0]}
+    """As narrow as the narrowest: one shape for all."""
+    width = min(one["numbers"].shape[-1] for one in seen)
+    wide = {"numbers": [one["numbers"][:, :width] for one in seen]}
+    return {name: np.stack(wide.get(name, [one[name] for one in seen])) for name in seen[0]}
 
 
 def make(

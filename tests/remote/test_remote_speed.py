@@ -10,13 +10,13 @@ import pytest
 
 from tests.house.sources import ROOT
 
-ROW = re.compile(r"^(?:4|84x84x4|72x96x16) \w+ +[18] +\S+ +\S+ +(\d+\.\d\d) ", re.MULTILINE)
+ROW = re.compile(r"^[\dx]+ \w+(?:, \d+ ms)? +[18] +\S+ +\S+ +(-?\d+\.\d\d) ", re.MULTILINE)
 SLOWEST = re.compile(r"a step takes up to (\d+\.\d\d) times the echo; the limit is 2: (True|False)")
 
 
 @pytest.mark.timeout(120)
 def test_the_exit_code_is_whether_the_limit_holds() -> None:
-    """The worst of six ratios counts; what they are is for a machine that is quiet."""
+    """The worst of seven ratios counts, one of them behind a pause; what they are is for a machine that is quiet."""
     words = ["--only", "messages", "--seconds", "0.05", "--rounds", "1"]
     done = subprocess.run(
         [sys.executable, str(ROOT / "tools" / "remote_speed"), *words],
@@ -24,7 +24,7 @@ def test_the_exit_code_is_whether_the_limit_holds() -> None:
         text=True,
     )
     ratios, said = ROW.findall(done.stdout), SLOWEST.search(done.stdout)
-    assert len(ratios) == 6, done.stdout + done.stderr
+    assert len(ratios) == 7, done.stdout + done.stderr
     assert said is not None, done.stdout
     assert float(said[1]) == max(map(float, ratios))
     assert said[2] == str(float(said[1]) <= 2)

@@ -246,14 +246,15 @@ def test_what_dies_says_where(how: str, said: str) -> None:
         assert said in words(each.failure)
 
 
-def test_what_no_storage_takes_raises_again() -> None:
-    """An observation of another shape stops a run, and a replay."""
-    case = stopped(f"{WORLD}?how=misshapen&step=5").case()
+@pytest.mark.parametrize("env", [f"{WORLD}?how=misshapen&step=5", f"{BATCH}?how=misshapen&step=5"])
+def test_what_is_shown_in_another_shape_raises_again(env: str) -> None:
+    """It stops a run, and a replay, though it could be spread over its place."""
+    case = stopped(env).case()
     found = replay(case, LIMIT)
     assert found.failure is not None
     assert found.where.startswith("step 5 of episode 0")
-    assert "ValueError" in words(case.failure)
-    assert "ValueError" in words(found.failure)
+    for failure in (case.failure, found.failure):
+        assert "numbers has the shape" in words(failure)
 
 
 @pytest.mark.parametrize("env", [WORLD, BATCH])

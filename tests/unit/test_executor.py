@@ -281,7 +281,7 @@ def test_what_is_shown_in_another_shape_than_declared_is_refused() -> None:
     worlds = [Scripted(acts, 0) for acts in SCRIPTS[:3]] + [Misshapen([Act(50)])]
     stage = Stage(InTurn(), inline=True, worlds=worlds)
     stage.desk.may_begin = 0
-    with pytest.raises(AssertionError, match="pair has another shape than declared"):
+    with pytest.raises(ValueError, match=r"pair has the shape \(1, 1\); declared is \(1, 2\)"):
         stage.settle()
 
 
