@@ -16,7 +16,8 @@ SLOWEST = re.compile(r"a step takes up to (\d+\.\d\d) times the echo; the limit 
 
 @pytest.mark.timeout(120)
 def test_the_exit_code_is_whether_the_limit_holds() -> None:
-    """The worst of seven ratios counts, one of them behind a pause; what they are is for a machine that is quiet."""
+    """The worst of seven ratios counts, one of them behind a pause; what they are is for a machine
+    that is quiet."""
     words = ["--only", "messages", "--seconds", "0.05", "--rounds", "1"]
     done = subprocess.run(
         [sys.executable, str(ROOT / "tools" / "remote_speed"), *words],
