@@ -17,6 +17,7 @@ import torch
 
 from hts.bench.walks import StepCosts, measure_steps
 from hts.config import PPO, Experiment
+from hts.determinism.strategy import LARGEST_BATCH
 from hts.machine import Sizes
 from hts.memory.storage import Rows, Storage
 from hts.models.policy import Policy, uniforms
@@ -38,6 +39,7 @@ class Costs:
     inference: Mapping[int, float]  # CPU seconds for each row, by rows in the batch
     learning: float  # CPU seconds for each row, all epochs of one update
     questions: float = 1.0  # for each sample: its own, and its share of those behind the rollout
+    values: float = 0.0  # CPU seconds for each sample, where a rollout's values are computed apart
 
     def answer(self, batch: float) -> float:
         """CPU seconds of the network for each row when so many are answered together."""
@@ -46,7 +48,7 @@ class Costs:
 
     def acting(self, batch: float) -> float:
         """CPU seconds of its step and its answers when so many are answered together."""
-        return self.step.cpu + self.answer(batch) * self.questions
+        return self.step.cpu + self.answer(batch) * self.questions + self.values
 
     def sample(self, batch: float) -> float:
         """CPU seconds of everything that one sample needs."""
@@ -88,7 +90,10 @@ def with_networks(found: Plan, step: StepCosts, budget: Budget) -> Costs:
     learning, experiment = measure_learning(found, step, budget.learning), found.experiment
     # Behind the last step of a rollout its value is asked for, but by algorithms with a replay.
     behind = 0.0 if experiment.windows else 1.0 / experiment.rollout
-    return Costs(step, inference, learning, 1.0 + behind)
+    if not found.policy().values_apart:
+        return Costs(step, inference, learning, 1.0 + behind)
+    value = measure_values(found, step, budget.inference / len(BATCHES))
+    return Costs(step, inference, learning, values=value * (1.0 + behind))
 
 
 def measure_inference(found: Plan, step: StepCosts, seconds: float) -> dict[int, float]:
@@ -106,6 +111,17 @@ def measure_inference(found: Plan, step: StepCosts, seconds: float) -> dict[int,
     return costs
 
 
+def measure_values(found: Plan, step: StepCosts, seconds: float) -> float:
+    """CPU seconds for each value of a rollout, where they are computed apart from actions."""
+    replicas, policy = found.experiment.replicas, found.policy()
+    policy.load(found.first_versions()[0].parameters)
+    steps = min(found.experiment.rollout, max(1, LARGEST_BATCH // replicas))
+    seen = filled(found, step, steps).gather(Rows(range(replicas), range(steps)))
+    batch = {name: array[:LARGEST_BATCH] for name, array in seen.items()}
+    value = torch.inference_mode()(lambda: policy.value(batch))
+    return cpu_seconds(value, seconds) / min(LARGEST_BATCH, replicas * steps)
+
+
 def _answering(policy: Policy, storage: Storage, rows: Rows) -> Callable[[], object]:
     """A call that answers these rows, which were gathered before."""
     seen, state = storage.gather(rows), storage.state_before(rows)
@@ -113,7 +129,7 @@ def _answering(policy: Policy, storage: Storage, rows: Rows) -> Callable[[], obj
 
     @torch.inference_mode()
     def answer() -> object:
-        head = policy.answer(seen, state).head
+        head = policy.head(seen, state)
         return actions.draw(head, uniforms(named, policy.agents, actions.noise))
 
     return answer

@@ -68,6 +68,7 @@ def run(pipe: Pipe, question: Question) -> None:
         inference=list(costs.inference.items()),
         learning=costs.learning,
         questions=costs.questions,
+        values=costs.values,
         parts=parts,
     )
     pipe.receive()  # stays until it is ended
@@ -76,5 +77,5 @@ def run(pipe: Pipe, question: Question) -> None:
 def _read(said: dict[str, Any]) -> Found:
     step = StepCosts(np.array(said["durations"]), said["cpu"], said["at_once"], ())
     inference = {int(size): float(seconds) for size, seconds in said["inference"]}
-    costs = Costs(step, inference, said["learning"], said["questions"])
+    costs = Costs(step, inference, said["learning"], said["questions"], said["values"])
     return Found(costs, said["parts"])

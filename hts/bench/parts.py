@@ -81,7 +81,7 @@ def _in_a_run(run: SerialRun, seconds: float) -> list[float]:
     updates, rows = iter(run), 0
     for _ in range(_FIRST):
         next(updates)
-    acting = [_Timed(run.actor, "act"), _Timed(run.actor, "value")]
+    acting = [_Timed(run.actor, name) for name in ("act", "value", "values")]
     stepping = [_Timed(block, "step") for block in run.blocks]
     learning = [_Timed(run.learner, "update")]
     began, until = time.process_time(), time.perf_counter() + seconds
@@ -103,7 +103,7 @@ def _answering(found: Plan, storage: Storage, version: Version, seconds: float) 
 
     @torch.inference_mode()
     def network() -> torch.Tensor:
-        return policy.answer(seen, state).head
+        return policy.head(seen, state)
 
     head = network()
 

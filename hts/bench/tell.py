@@ -41,7 +41,9 @@ def _costs(costs: Costs, replicas: int) -> str:
 
 
 def _questions(costs: Costs) -> str:
-    """Short rollouts ask more than once for each step."""
+    """Short rollouts ask more than once for each step; values may be apart."""
+    if costs.values:
+        return f", its value {_us(costs.values)}"
     return f" ({costs.questions:.3g} for each step)" if costs.questions > 1.02 else ""
 
 
@@ -115,6 +117,7 @@ def as_json(outcome: Outcome) -> dict[str, Any]:
             "inference": {str(size): seconds for size, seconds in costs.inference.items()},
             "learning": costs.learning,
             "questions": costs.questions,
+            "values": costs.values,
             "parts": outcome.found.parts,
         },
         "limits": {**dataclasses.asdict(outcome.limits), "best": outcome.limits.best},

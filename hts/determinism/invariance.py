@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from hts.determinism.strategy import Strategy
+from hts.determinism.strategy import LARGEST_BATCH, Strategy
 from hts.models.policy import Policy
 from hts.models.spaces import is_image
 from hts_envs.contract import Array, Box, Observation, Space
@@ -69,8 +69,8 @@ def _orders(padding: int) -> list[Array]:
     The larger ones hold the same rows several times, at other places.
     """
     sizes = list(range(padding, 17, padding))
-    sizes += [size for size in (24, 48, 64, 200, 256) if size % padding == 0]
-    places = np.arange(256) % _LARGEST
+    sizes += [size for size in (24, 48, 64, 200, LARGEST_BATCH) if size % padding == 0]
+    places = np.arange(LARGEST_BATCH) % _LARGEST
     return [
         order[:size] for size in sizes for order in (places[::-1], np.roll(places, 3 * padding + 2))
     ]

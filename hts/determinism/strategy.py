@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+LARGEST_BATCH = 256
+"""Rows, of the batches that are looked at."""
+
 
 @dataclass(frozen=True)
 class Strategy:

@@ -21,33 +21,46 @@ _PAIRED = 4
 
 class Rows:
     """Observations to be answered: of which replicas, at which steps; or of a whole block, which
-    stands at one step.
+    stands at one step, or of all its replicas at each of some steps.
 
     A `final` row asks for the value of the observation behind a truncation, not for an action.
     `place` is where they stand in arrays of (replica, step), in the form that is fastest.
     """
 
-    def __init__(self, replicas: Array | range, steps: Array | int, *, final: bool = False) -> None:
+    def __init__(
+        self, replicas: Array | range, steps: Array | range | int, *, final: bool = False
+    ) -> None:
         self.count = len(replicas)
         self.final = final
         self.place: tuple[Any, Any] = replicas, steps
-        self.is_block = isinstance(replicas, range)
+        self.is_block = isinstance(replicas, range) and isinstance(steps, int)
+        self._asked = replicas, steps
         if isinstance(replicas, range):
             self.place = slice(replicas.start, replicas.stop), steps
+            if isinstance(steps, range):
+                self.place = self.place[0], slice(steps.start, steps.stop)
+                self.count *= len(steps)
         else:
             assert replicas.shape == np.shape(steps), "one step for each replica"
 
     @property
     def replicas(self) -> Array:
         """Of each row."""
-        replicas, _ = self.place
-        return np.arange(replicas.start, replicas.stop) if self.is_block else replicas
+        replicas, steps = self._asked
+        if not isinstance(replicas, range):
+            return replicas
+        numbers = np.arange(replicas.start, replicas.stop)
+        return np.repeat(numbers, len(steps)) if isinstance(steps, range) else numbers
 
     @property
     def steps(self) -> Array:
         """Of each row."""
-        _, steps = self.place
-        return np.full(self.count, steps) if self.is_block else steps
+        replicas, steps = self._asked
+        if not isinstance(replicas, range):
+            return np.asarray(steps)
+        if not isinstance(steps, range):
+            return np.full(len(replicas), steps)
+        return np.tile(np.arange(steps.start, steps.stop), len(replicas))
 
 
 def as_declared(name: str, shown: Array, shape: tuple[int, ...]) -> Array:
@@ -145,19 +158,19 @@ class Storage:
 
     def gather(self, rows: Rows) -> Observation:
         """What the policy sees in these rows: frames stacked on the last axis, oldest first."""
-        if self.sizes.history == 0:
+        if self.sizes.history == 0:  # a frame's place is its step
             return {name: self._newest(name, rows) for name in self.fields}
         return {name: self._stack(name, rows) for name in self.fields}
 
     def _newest(self, name: str, rows: Rows) -> Array:
         if rows.final:
             return self._finals(name, rows)
-        replicas, steps = rows.place
-        return np.array(self.arrays[f"frames.{name}"][replicas, self.sizes.history + steps])
+        frames = self.arrays[f"frames.{name}"]
+        return np.array(frames[rows.place]).reshape(rows.count, *frames.shape[2:])
 
     def _stack(self, name: str, rows: Rows) -> Array:
         frames, history = self.arrays[f"frames.{name}"], self.sizes.history
-        ages = self.age[rows.place] + int(rows.final)
+        ages = self.age[rows.place].reshape(-1) + int(rows.final)
         if rows.is_block and ages.min() >= history:  # no frame is repeated
             replicas, step = rows.place
             parts = [frames[replicas, step + older] for older in range(history + 1)]

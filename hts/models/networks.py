@@ -62,19 +62,26 @@ class Dense(Direct):
         self.value = self.policy if config.shared else _dense(config, inputs)
         self.features = config.hidden[-1] if config.hidden else inputs
         self.together = self.features * (1 if config.shared or not config.hidden else 2)
+        self.is_shared = config.shared
         self._activation = _ACTIVATIONS[config.activation]
-        self._stacks = [_parameters(self.policy)]
-        if not config.shared:
-            self._stacks.append(_parameters(self.value))
+        self._stacks = _parameters(self.policy), _parameters(self.value)
 
     def forward(self, vector: Tensor) -> tuple[Tensor, Tensor]:
-        found = []
-        for stack in self._stacks:
-            rows = vector
-            for weight, bias in stack:
-                rows = self._activation(functional.linear(rows, weight, bias))
-            found.append(rows)
-        return found[0], found[-1]
+        features = self.for_policy(vector)
+        return features, features if self.is_shared else self.for_value(vector)
+
+    def for_policy(self, vector: Tensor) -> Tensor:
+        """What the policy's head sees."""
+        return self._through(self._stacks[0], vector)
+
+    def for_value(self, vector: Tensor) -> Tensor:
+        """What the value's head sees."""
+        return self._through(self._stacks[1], vector)
+
+    def _through(self, stack: Stack, rows: Tensor) -> Tensor:
+        for weight, bias in stack:
+            rows = self._activation(functional.linear(rows, weight, bias))
+        return rows
 
 
 def _dense(config: Mlp, inputs: int) -> nn.ModuleList:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -87,6 +87,24 @@ class Network(Direct):
         output, after = self.cell(_both(features, for_value), state)
         return self._said(output, output, after)
 
+    @property
+    def values_apart(self) -> bool:
+        """Whether values have layers of their own all the way: `head` and `worth` can be asked."""
+        has_stacks = isinstance(self.torso, Dense) and not self.torso.is_shared
+        return has_stacks and self.cell is None and self.value is not None
+
+    def head(self, observation: dict[str, Tensor]) -> Tensor:
+        """The head of the answer to each row."""
+        assert isinstance(self.torso, Dense), "it has a stack for this"
+        return self._spread(self.policy(self.torso.for_policy(self._numbers(observation))))
+
+    def worth(self, observation: dict[str, Tensor]) -> Tensor:
+        """The value in it."""
+        assert isinstance(self.torso, Dense), "it has a stack for this"
+        assert self.value is not None, "it has a head for this"
+        found: Tensor = self.value(self.torso.for_value(self._numbers(observation)))
+        return found.squeeze(-1)
+
     def unroll(self, observation: dict[str, Tensor], state: Tensor, begins: Array) -> Answer:
         """The answer to rows of (sequence, step, agent), the steps one after the other."""
         assert self.cell is not None, "only a recurrent network has a state to unroll"
@@ -95,15 +113,18 @@ class Network(Direct):
 
     def _features(self, observation: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         """Features for the policy and for the value; the same tensor where they share layers."""
-        if self._only:
-            found: tuple[Tensor, Tensor] = self.torso(observation[self._only])
+        if not self.images:
+            found: tuple[Tensor, Tensor] = self.torso(self._numbers(observation))
             return found
         beside = vectors(observation, self._vectors)
-        if not self.images:
-            found = self.torso(_joined(beside))
-            return found
         features = _joined([self.torso(observation[self.images[0]]), *beside])
         return features, features
+
+    def _numbers(self, observation: dict[str, Tensor]) -> Tensor:
+        """All that is seen, as a vector for each row."""
+        if self._only:
+            return observation[self._only]
+        return _joined(vectors(observation, self._vectors))
 
     def _said(self, features: Tensor, for_value: Tensor, state: Tensor | None = None) -> Answer:
         value: Tensor | None = None
@@ -113,11 +134,16 @@ class Network(Direct):
             head = self.policy(features)
             if self.value is not None:
                 value = self.value(for_value)
-        if self.distribution.scale_free:
-            head = torch.cat([head, self.deviation.expand(len(head), -1)], -1)
+        head = self._spread(head)
         if value is None:
             return Answer(head, head.new_zeros(len(head)), state)
         return Answer(head, value.squeeze(-1), state)
+
+    def _spread(self, head: Tensor) -> Tensor:
+        """With the deviations that go with it, if it has any."""
+        if not self.distribution.scale_free:
+            return head
+        return torch.cat([head, self.deviation.expand(len(head), -1)], -1)
 
 
 class Policy(Flat[Network]):
@@ -141,6 +167,7 @@ class Policy(Flat[Network]):
         super().__init__(made, torch.device(device))
         self.network = self.networks[0]
         self.distribution = self.network.distribution
+        self.values_apart = self.network.values_apart
         self._is_host = self.device.type == "cpu"
         self._sees = tuple(self.network.spaces)
         self._packable = [layer for each in self.networks if packs for layer in packable(each)]
@@ -179,6 +206,29 @@ class Policy(Flat[Network]):
             for network, agents in self._networks()
         ]
         return _interleaved(answers)
+
+    def head(self, observation: Observation, state: Array | None = None) -> Tensor:
+        """The head of `answer`."""
+        if self.values_apart:
+            return self._parts(observation, Network.head)
+        return self.answer(observation, state).head
+
+    def value(self, observation: Observation, state: Array | None = None) -> Tensor:
+        """The value of `answer`."""
+        if self.values_apart:
+            return self._parts(observation, Network.worth)
+        return self.answer(observation, state).value
+
+    def _parts(
+        self, observation: Observation, ask: Callable[[Network, dict[str, Tensor]], Tensor]
+    ) -> Tensor:
+        """What each network says about its agents' rows."""
+        if self.parts == 1:
+            return ask(self.network, self._rows(observation, slice(None), 2))
+        said = [
+            ask(network, self._rows(observation, agents, 2)) for network, agents in self._networks()
+        ]
+        return torch.stack(said, 1).flatten(0, 1)
 
     def unroll(self, observation: Observation, state: Array, begins: Array) -> Answer:
         """The answer of a recurrent policy for whole sequences, with the bits of `answer`.

@@ -7,7 +7,9 @@ of all replicas and each of them its own place in it.
 
 A ticket names a rollout and a step. Everything else stands in the storage: the value of a final
 observation is due where the step before was truncated, and at the end of the rollout the value of
-the observation behind it is due where its episode goes on.
+the observation behind it is due where its episode goes on. Where values have layers of their own,
+nobody computes them with the actions: those of the whole rollout are due at its end, too, and cost
+little together.
 """
 
 from __future__ import annotations
@@ -18,11 +20,12 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from hts.determinism.strategy import LARGEST_BATCH
 from hts.memory.desk import Desk
 from hts.memory.storage import Rows, Storage
 from hts.memory.versions import Version
-from hts.models.policy import Answer, Policy, uniforms
-from hts_envs.contract import Array
+from hts.models.policy import Policy, uniforms
+from hts_envs.contract import Array, Observation
 
 
 class _Batch(NamedTuple):
@@ -37,6 +40,12 @@ class _Batch(NamedTuple):
         whole = np.zeros((self.size, *rows.shape[1:]), rows.dtype)
         whole[self.places] = rows
         return whole
+
+    def observation(self, seen: Observation) -> Observation:
+        return {name: self.filled(array) for name, array in seen.items()}
+
+    def state(self, state: Array | None) -> Array | None:
+        return None if state is None else self.filled(state)
 
     def rows(self, answer: Array, agents: int) -> Array:
         """The rows of an answer, as (rows, agents, ...)."""
@@ -53,13 +62,16 @@ class Due(NamedTuple):
     act: Rows | None
     final: Rows | None = None
     behind: Rows | None = None
+    whole: Sequence[range] = ()  # blocks that ask for the values of all of their rollout
 
 
-def due(storage: Storage, questions: Sequence[Question]) -> Due:
-    """Actions; values behind truncations of the step before; values behind the rollout's end."""
+def due(storage: Storage, questions: Sequence[Question], *, apart: bool = False) -> Due:
+    """Actions; values behind truncations of the step before; values behind the rollout's end, or,
+    where values are apart from actions, all of those of the rollout."""
     act: list[Question] = []
     final: list[_Part] = []
     behind: list[_Part] = []
+    whole: list[range] = []
     for block, step in questions:
         if step < storage.sizes.steps:
             act.append((block, step))
@@ -68,6 +80,9 @@ def due(storage: Storage, questions: Sequence[Question]) -> Due:
         mine = slice(block.start, block.stop)
         truncated = storage.truncated[mine, step - 1]
         ends = step == storage.sizes.steps
+        if ends and apart:
+            whole.append(block)
+            ends = False
         if not (ends or np.count_nonzero(truncated)):
             continue
         replicas = np.arange(block.start, block.stop)
@@ -76,8 +91,8 @@ def due(storage: Storage, questions: Sequence[Question]) -> Due:
         if ends:
             behind.append((replicas[~(terminated | truncated)], step))
     if not final:
-        return Due(_blocks(act))
-    return Due(_blocks(act), _rows(final, final=True), _rows(behind, final=False))
+        return Due(_blocks(act), whole=whole)
+    return Due(_blocks(act), _rows(final, final=True), _rows(behind, final=False), whole)
 
 
 class Actor:
@@ -109,46 +124,83 @@ class Actor:
         for rollout in sorted(questions):
             storage, version = storages[rollout % 2], read(rollout)
             storage.version = rollout
-            asked = self._due(storage, questions[rollout])
+            apart = self.policy(version).values_apart
+            asked = self._due(storage, questions[rollout], apart=apart)
             if asked.act is not None:
                 self.act(storage, asked.act, version)
             for rows in (asked.final, asked.behind):
                 if rows is not None:
                     self.value(storage, rows, version)
+            for replicas in asked.whole:
+                self.values(storage, replicas, version)
         for block in blocks:
             desk.answer(block)
 
     def act(self, storage: Storage, rows: Rows, version: Version) -> None:
-        """Choose the action of each row and write it, its log-probability and the value."""
+        """Choose the action of each row and write it, its log-probability and, unless values are
+        asked apart, the value."""
         assert storage.version == version.number, "I3: a rollout is made with its own version"
-        batch, policy = self._batch(rows), self._policy(version)
+        batch, policy = self._batch(rows), self.policy(version)
         agents, actions = policy.agents, policy.distribution
         chances = batch.filled(self._chances(storage, rows, policy)).reshape(-1, actions.noise)
+        seen, place = batch.observation(_seen(storage, rows, version)), rows.place
         with self._unrecorded:
-            answer = _answer(policy, storage, rows, batch, version)
-            action, log_prob = actions.draw(answer.head, chances)
-            value = answer.value.cpu().numpy()
-        place = rows.place
+            if policy.values_apart:
+                head = policy.head(seen)
+            else:
+                answer = policy.answer(seen, batch.state(storage.state_before(rows)))
+                head = answer.head
+                storage.value[place] = batch.rows(answer.value.cpu().numpy(), agents)
+                if answer.state is not None:
+                    after = batch.rows(answer.state.cpu().numpy(), agents)
+                    storage.state[rows.replicas, rows.steps + 1] = after
+            action, log_prob = actions.draw(head, chances)
         storage.log_prob[place] = batch.rows(log_prob, agents)
-        storage.value[place] = batch.rows(value, agents)
         chosen = batch.rows(action, agents)
         storage.action[place] = chosen.reshape(rows.count, agents, *storage.action.shape[3:])
-        if answer.state is not None:
-            after = batch.rows(answer.state.cpu().numpy(), agents)
-            storage.state[rows.replicas, rows.steps + 1] = after
 
     def value(self, storage: Storage, rows: Rows, version: Version) -> None:
         """Write the value behind each row's step: of its final, or of its next, observation."""
-        assert storage.version == version.number, "I3: a rollout is made with its own version"
-        batch, policy = self._batch(rows), self._policy(version)
-        with self._unrecorded:
-            answer = _answer(policy, storage, rows, batch, version)
-        value = batch.rows(answer.value.cpu().numpy(), policy.agents)
         behind = rows.steps if rows.final else rows.steps - 1
-        storage.bootstrap[rows.replicas, behind] = value
+        storage.bootstrap[rows.replicas, behind] = self._value(storage, rows, version)
 
-    def _due(self, storage: Storage, questions: Sequence[Question]) -> Due:
-        return due(storage, questions)
+    def _value(self, storage: Storage, rows: Rows, version: Version) -> Array:
+        assert storage.version == version.number, "I3: a rollout is made with its own version"
+        batch, policy = self._batch(rows), self.policy(version)
+        seen, state = _seen(storage, rows, version), storage.state_before(rows)
+        with self._unrecorded:
+            value = policy.value(batch.observation(seen), batch.state(state)).cpu().numpy()
+        return batch.rows(value, policy.agents)
+
+    def values(self, storage: Storage, block: range, version: Version) -> None:
+        """Write the value in front of each step of a block's rollout, and behind the last one where
+        the episode goes on."""
+        mine, last = slice(block.start, block.stop), storage.sizes.steps - 1
+        if self.padding:
+            value = self._in_pieces(storage, Rows(block, range(last + 2)), version)
+        else:  # a replica has one place in a batch
+            rows = [Rows(block, step) for step in range(last + 2)]
+            value = np.stack([self._value(storage, each, version) for each in rows], 1)
+        value = value.reshape(len(block), last + 2, -1)
+        storage.value[mine] = value[:, :-1]
+        goes_on = ~(storage.terminated[mine, last] | storage.truncated[mine, last])
+        np.copyto(storage.bootstrap[mine, last], value[:, -1], where=goes_on[:, None])
+
+    def _in_pieces(self, storage: Storage, rows: Rows, version: Version) -> Array:
+        """Values, in batches that are no larger than those that the probe looks at."""
+        assert storage.version == version.number, "I3: a rollout is made with its own version"
+        seen, policy = _seen(storage, rows, version), self.policy(version)
+        said = []
+        with self._unrecorded:
+            for first in range(0, rows.count, LARGEST_BATCH):
+                piece = {name: array[first : first + LARGEST_BATCH] for name, array in seen.items()}
+                count = min(LARGEST_BATCH, rows.count - first)
+                value = policy.value(self._padded(count).observation(piece))
+                said.append(value[: count * policy.agents])
+            return (said[0] if len(said) == 1 else torch.cat(said)).cpu().numpy()
+
+    def _due(self, storage: Storage, questions: Sequence[Question], *, apart: bool) -> Due:
+        return due(storage, questions, apart=apart)
 
     def _chances(self, storage: Storage, rows: Rows, policy: Policy) -> Array:
         """What each row's action is drawn with: (rows, agents, numbers)."""
@@ -158,9 +210,12 @@ class Actor:
     def _batch(self, rows: Rows) -> _Batch:
         if not self.padding:
             return _Batch(self.replicas, rows.replicas)
-        return _Batch(rows.count + -rows.count % self.padding, slice(rows.count))
+        return self._padded(rows.count)
 
-    def _policy(self, version: Version) -> Policy:
+    def _padded(self, count: int) -> _Batch:
+        return _Batch(count + -count % self.padding, slice(count))
+
+    def policy(self, version: Version) -> Policy:
         """The network with these parameters; two versions are acted with in turn."""
         place = version.number % 2
         policy = self._policies[place]
@@ -172,13 +227,8 @@ class Actor:
         return policy
 
 
-def _answer(
-    policy: Policy, storage: Storage, rows: Rows, batch: _Batch, version: Version
-) -> Answer:
-    seen = version.scale.apply(storage.gather(rows))
-    whole = {name: batch.filled(array) for name, array in seen.items()}
-    state = storage.state_before(rows)
-    return policy.answer(whole, None if state is None else batch.filled(state))
+def _seen(storage: Storage, rows: Rows, version: Version) -> Observation:
+    return version.scale.apply(storage.gather(rows))
 
 
 _Part = tuple[Array, int]

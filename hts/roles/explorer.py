@@ -29,7 +29,7 @@ class Explorer(Actor):
         self._warm_up = algo.warm_up
         self._deviations = deviations(algo, replicas)
 
-    def _due(self, storage: Storage, questions: Sequence[Question]) -> Due:
+    def _due(self, storage: Storage, questions: Sequence[Question], *, apart: bool) -> Due:
         """Critics value what is behind a step, when it is learnt from."""
         return Due(due(storage, questions).act, None, None)
 

@@ -21,7 +21,7 @@ from hts.bench.processes import cpu_seconds_of, cpu_seconds_of_all, family, priv
 from hts.bench.throughput import Reading, endless, run_machine
 from hts.bench.walks import StepCosts, measure_steps
 from hts.cli import bench
-from hts.config import PPO, Config, Experiment, Machine
+from hts.config import PPO, Config, Experiment, Machine, Mlp
 from hts.machine import SharedArray
 from hts.memory.arena import Arena
 from hts.runtime.assemble import Plan, plan
@@ -125,9 +125,17 @@ def test_everything_has_a_cost() -> None:
     assert found.inference[1] > found.inference[16] > 0
     assert found.answer(6) == pytest.approx((found.answer(4) + found.answer(8)) / 2)
     assert found.answer(1000) == found.answer(16)
+    assert found.questions == 1.0
+    assert 0 < found.values < found.inference[16], "values of a rollout are computed together"
+    assert found.sample(16) == found.step.cpu + found.inference[16] + found.values + found.learning
+
+
+def test_values_that_share_layers_with_actions_are_asked_with_them() -> None:
+    """And one more for each rollout, behind it."""
+    found = measure(planned(replicas=16, model=Mlp(shared=True)), parse("gym:CartPole-v1"), SHORT)
     assert found.questions == 1 + 1 / 16, "behind a rollout of 16 steps a value is asked for"
     acting = found.step.cpu + found.inference[16] * found.questions
-    assert found.sample(16) == acting + found.learning
+    assert (found.values, found.acting(16)) == (0.0, acting)
 
 
 def test_a_part_of_an_update_stands_for_all_of_it() -> None:

@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from hts.config import Conv, Experiment, Impala, Mlp
 from hts.determinism.invariance import probe
@@ -90,6 +91,10 @@ def answers(actor: Actor, storage: Storage, version: Version, batches: list[Arra
             actor.act(storage, Rows(replicas, np.full(len(replicas), step)), version)
         actor.value(storage, Rows(replicas, np.full(len(replicas), 1), final=True), version)
         actor.value(storage, Rows(replicas, np.full(len(replicas), 4)), version)
+    if actor.policy(version).values_apart:
+        ends = np.cumsum([len(batch) for batch in batches]).tolist()
+        for first, end in zip([0, *ends], ends, strict=False):
+            actor.values(storage, range(first, end), version)
     recurrent = ("state",) if storage.sizes.state else ()
     return b"".join(storage.arrays[name].tobytes() for name in (*WORDS, *recurrent))
 
@@ -148,8 +153,17 @@ class Telling(Policy):
 
     def answer(self, observation: Observation, state: Array | None = None) -> Answer:
         said = super().answer(observation, state)
-        places = 1.0 + torch.arange(len(said.value))
-        return said._replace(head=said.head * places[:, None], value=said.value * places)
+        return said._replace(head=_placed(said.head), value=_placed(said.value))
+
+    def head(self, observation: Observation) -> Tensor:
+        return _placed(super().head(observation))
+
+    def value(self, observation: Observation, state: Array | None = None) -> Tensor:
+        return _placed(super().value(observation, state))
+
+
+def _placed(said: Tensor) -> Tensor:
+    return said * (1.0 + torch.arange(len(said)).reshape(-1, *[1] * (said.ndim - 1)))
 
 
 class Misplanned(Plan):
@@ -193,6 +207,32 @@ def test_the_probe_does_not_look_at_a_network_of_zeros() -> None:
     assert not bool(policy.vector.any())
     seen = stacked(found.spaces, AWKWARD.frame_stack)
     assert probe(policy, seen).padding == found.strategy().padding
+
+
+@pytest.mark.parametrize("name", ["an mlp", "continuous actions", "a network for each agent"])
+@pytest.mark.parametrize("padding", [0, 2])
+def test_values_of_a_whole_rollout_are_those_of_each_step(name: str, padding: int) -> None:
+    """Where actions are answered without values: those in front of every step, and behind the last
+    one where the episode goes on; where it ends, what stands there stays."""
+    found = planned(dataclasses.replace(WORLDS[name], rollout=9))
+    storage, version = noisy_storage(found), trained(found)
+    actor, whole = Actor(found.policy, padding, REPLICAS), found.policy()
+    whole.load(version.parameters)
+    storage.terminated[3, 8] = storage.truncated[41, 8] = True
+    storage.bootstrap[[3, 41], 8] = 7.0
+    everyone = np.arange(REPLICAS)
+    actor.act(storage, Rows(everyone, np.zeros(REPLICAS, np.int64)), version)
+    assert not storage.value.any()
+    for block in (range(2), range(2, REPLICAS)):
+        actor.values(storage, block, version)
+    for step in range(10):
+        seen = storage.gather(Rows(everyone, np.full(REPLICAS, step)))
+        value = whole.answer(seen).value.detach().numpy().reshape(REPLICAS, -1)
+        if step < 9:
+            np.testing.assert_array_equal(storage.value[:, step], value)
+    value[[3, 41]] = 7.0
+    np.testing.assert_array_equal(storage.bootstrap[:, 8], value)
+    assert not storage.bootstrap[:, :8].any()
 
 
 class Counting(Policy):

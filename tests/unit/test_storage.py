@@ -205,6 +205,18 @@ def test_whose_values_are_needed() -> None:
     assert (behind.replicas.tolist(), behind.steps.tolist(), behind.final) == ([3], [2], False)
 
 
+def test_where_values_are_apart_those_of_a_whole_rollout_are_asked_at_its_end() -> None:
+    """And of final observations at once, as ever."""
+    played = stage([[Act(2)], [Act(2, "truncated")], [Act(9)]], 2, 1)
+    everyone = range(3)
+    first, last = (due(s, [(everyone, step + 1)], apart=True) for s, step in played.play(1))
+    assert first.act is not None
+    assert (first.final, first.behind, list(first.whole)) == (None, None, [])
+    assert last.final is not None
+    assert last.final.replicas.tolist() == [1]
+    assert (last.act, last.behind, list(last.whole)) == (None, None, [everyone])
+
+
 def test_questions_of_blocks_at_different_steps_are_one_batch() -> None:
     """Two replicas at step 1 and two at step 2 of a rollout: four actions, and the one value."""
     played = stage([[Act(1, "truncated"), Act(9)]] * 4, 3, 1)
