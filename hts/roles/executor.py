@@ -146,7 +146,7 @@ class Executor:
                 self._begin(place, at)
                 moved = True
         if self.partners.answering is not None:
-            pending = self.desk.pending([at.number for at in self._mine])
+            pending = self.desk.pending([at.number for at in self._mine if not at.stepping])
             if pending:
                 self.partners.answering(pending)
         for place, at in enumerate(self._mine):

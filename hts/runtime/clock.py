@@ -22,19 +22,20 @@ class Clock:
     def __init__(self, times: Array) -> None:
         self._times = times
         self._since = times[SINCE] = time.perf_counter()
-        times[DOING] = TIMES.index("worked")
+        self._doing = times[DOING] = TIMES.index("worked")
 
     def wait(self, door: Door, column: str) -> None:
         """Wait there, for whom the column says."""
-        self._add("worked", column)
+        self.turns_to(column)
         door.wait()
-        self._add(column, "worked")
+        self.turns_to("worked")
 
-    def _add(self, column: str, then: str) -> None:
+    def turns_to(self, column: str) -> None:
+        """From now on, time is of this column."""
         now = time.perf_counter()
-        self._times[TIMES.index(column)] += now - self._since
+        self._times[self._doing] += now - self._since
         self._since = self._times[SINCE] = now
-        self._times[DOING] = TIMES.index(then)
+        self._doing = self._times[DOING] = TIMES.index(column)
 
 
 def until_now(times: Array) -> Array:

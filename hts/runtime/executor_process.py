@@ -22,7 +22,7 @@ from hts.runtime.crew import make_blocks
 from hts.runtime.jitter import Jitter
 from hts.runtime.process import Pipe
 from hts.runtime.shared import Inference, Shared, Tell, Terms, load
-from hts.runtime.threads import Threads
+from hts.runtime.threads import Threads, Turns
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +65,7 @@ def run(pipe: Pipe, given: Assignment) -> None:
     if rebuilt.steps:
         pipe.send(note=f"executor {given.index}: {rebuilt}")
     pipe.send(ready=True)
-    _drive(executor, clock, kept.door, kept.otherwise)
+    _drive(executor, clock, kept, by_all=given.inline is None or given.inline.device == "cpu")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,12 +141,26 @@ class Told:
         self._tell(strayed=replicas, rollout=rollout, step=step)
 
 
-def _drive(executor: Executor, clock: Clock, door: Door, otherwise: str) -> None:
-    """Until the run is ended: a death is never mistaken for an end."""
-    while True:
+def _drive(executor: Executor, clock: Clock, kept: _Kept, *, by_all: bool) -> None:
+    """Until the run is ended: a death is never mistaken for an end.
+
+    `by_all`: threads of blocks take turns, too. Not where a GPU answers, for every thread that asks
+    for something would hold memory there.
+    """
+
+    def advance() -> None:
+        clock.turns_to("worked")
         while executor.advance():
             pass
-        clock.wait(door, "waited for the learner" if executor.waits_for_version else otherwise)
+        waits = executor.waits_for_version
+        clock.turns_to("waited for the learner" if waits else kept.otherwise)
+
+    turns = Turns(advance)
+    if by_all and isinstance(kept.stepping, Threads):
+        kept.stepping.take_turns(turns.take)
+    while True:
+        turns.take()
+        kept.door.wait()
 
 
 def _answering(given: Assignment, shared: Shared, pause: Jitter) -> Answering | None:

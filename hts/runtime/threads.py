@@ -1,4 +1,9 @@
-"""One thread for each block: for simulators whose step waits without using the processor."""
+"""One thread for each block: for simulators whose step waits without using the processor.
+
+A thread whose step is over may advance the executor by itself: it asks, is answered and goes on
+without another one being woken, which takes as long as a small network does. One at a time does,
+and the others, whose answers would have to wait for the processor anyway, wait for their turn.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +20,33 @@ _PR_SET_TIMERSLACK = 29
 _SLACK = 1_000  # nanoseconds that the kernel may add to a wait; its own choice is fifty times that
 
 
+class Turns:
+    """Does this for one thread at a time, and for none behind one that has failed."""
+
+    def __init__(self, advance: Callable[[], None]) -> None:
+        self._advance = advance
+        self._turn = threading.Lock()
+        self._error: BaseException | None = None
+
+    def take(self) -> None:
+        """Wait for a turn and take it; raises what any turn has raised."""
+        with self._turn:
+            if self._error is not None:
+                raise self._error
+            try:
+                self._advance()
+            except BaseException as error:
+                self._error = error
+                raise
+
+
 class Threads(Stepping):
-    """Runs what is started for a place in that place's thread, and rings when it is over."""
+    """Runs what is started for a place in that place's thread, which rings when it is over, or
+    takes a turn."""
 
     def __init__(self, places: int, bell: Doorbell) -> None:
         self._bell = bell
+        self._go_on: Callable[[], None] = bell.ring
         self._over = [False] * places
         self._error: BaseException | None = None
         self._given: list[SimpleQueue[Callable[[], None]]] = []
@@ -32,6 +59,10 @@ class Threads(Stepping):
         """Have the place's thread run this."""
         self._over[place] = False
         self._given[place].put(step)
+
+    def take_turns(self, turn: Callable[[], None]) -> None:
+        """From now on, threads whose step is over do this."""
+        self._go_on = turn
 
     def together(self, jobs: Sequence[Callable[[], None]]) -> None:
         """Run these, one in each place's thread, and return behind the last of them."""
@@ -67,4 +98,8 @@ class Threads(Stepping):
             except BaseException as error:
                 self._error = error
             self._over[place] = True
-            self._bell.ring()
+            try:
+                self._go_on()
+            except BaseException:  # whoever waits at the bell will have it raised once more
+                self._bell.ring()
+                return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from hts.models.bounds import as_drawn
 from hts.roles.blocks import Block, Episode
 from hts.roles.executor import Executor, InTurn, Part, Partners, Stepping
 from hts.roles.local import WorldsBlock
-from hts.runtime.threads import Threads
+from hts.runtime.threads import Threads, Turns
 from hts_envs.contract import Array, Step
 from tests.fakes.small_worlds import Act, Scripted
 
@@ -247,6 +248,51 @@ def test_threads_step_as_turns_do() -> None:
                 one.settle()
         assert stage.desk.parts(rollout) == plain.desk.parts(rollout)
     assert stage.reports == plain.reports
+
+
+def test_threads_that_take_turns_step_as_turns_do() -> None:
+    """Nobody but the blocks' threads advances the executor behind its first step."""
+    bell = Doorbell()
+    threads = Threads(3, bell)
+    stage, plain = Stage(threads, inline=True), Stage(InTurn(), inline=True)
+
+    def advance() -> None:
+        stage.settle()
+        if len(stage.reports) > stage.desk.may_begin:
+            bell.ring()
+
+    turns = Turns(advance)
+    threads.take_turns(turns.take)
+    for rollout in range(2):
+        for one in (stage, plain):
+            one.desk.may_begin = rollout
+        turns.take()
+        bell.wait()
+        plain.settle()
+        assert stage.desk.parts(rollout) == plain.desk.parts(rollout)
+    assert stage.reports == plain.reports
+
+
+def test_whatever_is_raised_in_a_turn_ends_them_all() -> None:
+    """In whichever thread that is: whoever waits at the bell is told, and nobody goes on."""
+    bell = Doorbell()
+    threads, taken = Threads(2, bell), SimpleQueue[str]()
+
+    def advance() -> None:
+        name = threading.current_thread().name
+        taken.put(name)
+        if name == "block 1":
+            raise RuntimeError("the answer is lost")
+
+    turns = Turns(advance)
+    threads.take_turns(turns.take)
+    for place in range(2):
+        threads.start(place, lambda: None)
+        assert taken.get(timeout=10) == f"block {place}"
+    bell.wait()
+    with pytest.raises(RuntimeError, match="the answer is lost"):
+        turns.take()
+    assert taken.empty()
 
 
 def test_what_a_simulator_raises_in_a_thread_is_raised_by_the_executor() -> None:
