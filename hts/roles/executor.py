@@ -109,6 +109,7 @@ class Partners:
 class _Progress:
     """Where a block stands."""
 
+    place: int
     number: int
     block: Block
     rollout: int = 0
@@ -132,33 +133,36 @@ class Executor:
         self.storages = storages
         self.partners = partners
         numbers = desk.crew.blocks_of(index)
-        self._mine = [_Progress(*each) for each in zip(numbers, blocks, strict=True)]
+        places = range(len(blocks))
+        self._mine = [_Progress(*each) for each in zip(places, numbers, blocks, strict=True)]
         # Two rollouts can be filling at a time: a block that is ahead is ahead by one.
         self._unfilled = [len(blocks), len(blocks)]
 
-    def advance(self) -> bool:
-        """Do all that can be done; False when there was nothing."""
+    def advance(self, only: int | None = None) -> bool:
+        """Do all that can be done, for every block or for the one in this place; False when there
+        was nothing."""
         may_begin, moved = self.desk.may_begin, False
-        for place, at in enumerate(self._mine):
+        mine = self._mine if only is None else self._mine[only : only + 1]
+        for at in mine:
             if at.stepping:
-                moved |= self._ask_again(place, at)
+                moved |= self._ask_again(at)
             elif at.step < 0 and at.rollout <= may_begin:
-                self._begin(place, at)
+                self._begin(at)
                 moved = True
         if self.partners.answering is not None:
-            pending = self.desk.pending([at.number for at in self._mine if not at.stepping])
+            pending = self.desk.pending([at.number for at in mine if not at.stepping])
             if pending:
                 self.partners.answering(pending)
-        for place, at in enumerate(self._mine):
+        for at in mine:
             if not at.stepping and at.step >= 0 and self.desk.drained(at.number):
                 moved = True
-                if self._go_on(place, at):  # in turn, the step is over by now
-                    self._ask_again(place, at)
+                if self._go_on(at):  # in turn, the step is over by now
+                    self._ask_again(at)
         return moved
 
-    def _ask_again(self, place: int, at: _Progress) -> bool:
+    def _ask_again(self, at: _Progress) -> bool:
         """Ask for the next step, if the one that was begun is over."""
-        if not self.partners.stepping.is_over(place):
+        if not self.partners.stepping.is_over(at.place):
             return False
         at.stepping = False
         self._ask(at, at.step + 1)
@@ -169,15 +173,15 @@ class Executor:
         """Some block may not begin its rollout yet."""
         return any(at.step < 0 and not at.stepping for at in self._mine)
 
-    def _begin(self, place: int, at: _Progress) -> None:
+    def _begin(self, at: _Progress) -> None:
         storage = self.storages[at.rollout % 2]
         if at.rollout:
             at.block.take_over(storage, self.storages[(at.rollout - 1) % 2])
             self._ask(at, 0)
             return
         at.stepping = True
-        self.partners.stepping.start(place, lambda: at.block.begin(storage))
-        self._ask_again(place, at)
+        self.partners.stepping.start(at.place, lambda: at.block.begin(storage))
+        self._ask_again(at)
 
     def resume(self, past: Past) -> Rebuilt:
         """Go on where another process stopped: every block as it was when it asked last."""
@@ -223,7 +227,7 @@ class Executor:
         self.desk.ask(at.number, at.rollout, step)
         self.partners.asked(at.number)
 
-    def _go_on(self, place: int, at: _Progress) -> bool:
+    def _go_on(self, at: _Progress) -> bool:
         """What was asked is answered: begin the step, or, behind the last one, be done (False)."""
         storage = self.storages[at.rollout % 2]
         if at.step == storage.sizes.steps:
@@ -236,7 +240,7 @@ class Executor:
             self.partners.pause("step")
             block.step(storage, step)
 
-        self.partners.stepping.start(place, run)
+        self.partners.stepping.start(at.place, run)
         return True
 
     def _finish(self, at: _Progress, storage: Storage) -> None:

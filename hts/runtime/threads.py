@@ -23,18 +23,19 @@ _SLACK = 1_000  # nanoseconds that the kernel may add to a wait; its own choice 
 class Turns:
     """Does this for one thread at a time, and for none behind one that has failed."""
 
-    def __init__(self, advance: Callable[[], None]) -> None:
+    def __init__(self, advance: Callable[[int | None], None]) -> None:
         self._advance = advance
         self._turn = threading.Lock()
         self._error: BaseException | None = None
 
-    def take(self) -> None:
-        """Wait for a turn and take it; raises what any turn has raised."""
+    def take(self, place: int | None = None) -> None:
+        """Wait for a turn and take it, for the block in this place or for all; raises what any turn
+        has raised."""
         with self._turn:
             if self._error is not None:
                 raise self._error
             try:
-                self._advance()
+                self._advance(place)
             except BaseException as error:
                 self._error = error
                 raise
@@ -46,7 +47,7 @@ class Threads(Stepping):
 
     def __init__(self, places: int, bell: Doorbell) -> None:
         self._bell = bell
-        self._go_on: Callable[[], None] = bell.ring
+        self._go_on: Callable[[int], None] = lambda _: bell.ring()
         self._over = [False] * places
         self._error: BaseException | None = None
         self._given: list[SimpleQueue[Callable[[], None]]] = []
@@ -60,8 +61,8 @@ class Threads(Stepping):
         self._over[place] = False
         self._given[place].put(step)
 
-    def take_turns(self, turn: Callable[[], None]) -> None:
-        """From now on, threads whose step is over do this."""
+    def take_turns(self, turn: Callable[[int], None]) -> None:
+        """From now on, threads whose step is over do this for their place."""
         self._go_on = turn
 
     def together(self, jobs: Sequence[Callable[[], None]]) -> None:
@@ -99,7 +100,7 @@ class Threads(Stepping):
                 self._error = error
             self._over[place] = True
             try:
-                self._go_on()
+                self._go_on(place)
             except BaseException:  # whoever waits at the bell will have it raised once more
                 self._bell.ring()
                 return

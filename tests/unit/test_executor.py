@@ -256,8 +256,9 @@ def test_threads_that_take_turns_step_as_turns_do() -> None:
     threads = Threads(3, bell)
     stage, plain = Stage(threads, inline=True), Stage(InTurn(), inline=True)
 
-    def advance() -> None:
-        stage.settle()
+    def advance(place: int | None) -> None:
+        while stage.executor.advance(place):
+            pass
         if len(stage.reports) > stage.desk.may_begin:
             bell.ring()
 
@@ -278,7 +279,7 @@ def test_whatever_is_raised_in_a_turn_ends_them_all() -> None:
     bell = Doorbell()
     threads, taken = Threads(2, bell), SimpleQueue[str]()
 
-    def advance() -> None:
+    def advance(_: int | None) -> None:
         name = threading.current_thread().name
         taken.put(name)
         if name == "block 1":
