@@ -170,7 +170,7 @@ class Policy(Flat[Network]):
         self.values_apart = self.network.values_apart
         self._is_host = self.device.type == "cpu"
         self._sees = tuple(self.network.spaces)
-        self._packable = [layer for each in self.networks if packs for layer in packable(each)]
+        self._packable = [layer for each in self.networks for layer in packable(each)]
 
     def load(self, parameters: Tensor) -> None:
         if not (self.packs and self._is_host):

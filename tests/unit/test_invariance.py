@@ -16,6 +16,7 @@ from hts.determinism.strategy import Strategy
 from hts.machine import Sizes
 from hts.memory.storage import Rows, Storage
 from hts.memory.versions import Version
+from hts.models import layers
 from hts.models.policy import Answer, Policy, initial_parameters
 from hts.models.spaces import stacked
 from hts.roles.actor import Actor
@@ -329,3 +330,13 @@ def test_a_policy_that_only_answers_reads_a_version_where_it_lies() -> None:
     policy.load(elsewhere)
     assert policy.vector.data_ptr() % 64 == 0
     assert torch.equal(policy.vector, version)
+
+
+def test_the_probe_looks_at_weights_as_actors_lay_them_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where layers that lay them out say something else, actors do not lay them out."""
+    found = planned(WORLDS["images"])
+    assert found.strategy().packs
+    laid_out = layers._laid_out
+    monkeypatch.setattr(layers, "_laid_out", lambda w, *given: laid_out(w * 1.001, *given))
+    strategy = found.strategy()
+    assert (strategy.packs, strategy.padding) == (False, strategy.learning)
