@@ -32,7 +32,8 @@ LOOK = Budget(steps=0.4, inference=0.2, learning=0.3)
 """Seconds that a run may spend on looking before it begins; first calls come on top."""
 
 _WAITING = 0.5  # a step that waits for more than this share of its time gets a thread
-_BUSY = 0.25  # of a core, with warm caches: what one executor may compute for replicas that wait
+_BUSY = 0.15  # of a core, with warm caches: what one executor may compute for replicas that wait
+_SHARING = 2  # executors whose replicas wait may share a core
 _PUSHED = 0.15  # of the time is lost where twice as many as there are cores share them
 _WORTH = 0.97  # one more executor has to shorten a rollout to this
 _Q_LEARNERS = 2
@@ -139,7 +140,8 @@ def _for_waiting(experiment: Experiment, there: There, costs: Costs) -> tuple[in
     """How many executors, and how many cores they use; answers come one by one then."""
     rate = experiment.replicas / costs.step.mean
     load = rate * (costs.step.cpu + costs.answer(1))
-    return max(1, min(there.cores, experiment.replicas, math.ceil(load / _BUSY))), load
+    most = min(_SHARING * there.cores, experiment.replicas)
+    return max(1, min(most, math.ceil(load / _BUSY))), load
 
 
 def _for_computing(asked: Machine, experiment: Experiment, there: There, work: Work) -> Counts:

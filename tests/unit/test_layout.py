@@ -90,13 +90,14 @@ def test_beside_a_replay_steps_that_wait_get_a_thread_each_too() -> None:
 
 
 def test_steps_that_wait_get_a_thread_each() -> None:
-    """Sleeping replicas are blocks of one, in one executor, or in two where that is too busy."""
+    """Sleeping replicas are blocks of one, in one executor, or in more where that is too busy: in
+    two for each core at most."""
     sleeper = costs(5e-3, cpu=40e-6, answer=50e-6)
     found = chosen(sleeper, replicas=8)
     assert who(found) == (1, 0, 8, "threads")
     assert "waits 99%" in found.why
     assert who(chosen(sleeper)) == (2, 0, 8, "threads")
-    assert who(chosen(sleeper, replicas=65)) == (2, 0, 33, "threads")
+    assert who(chosen(sleeper, replicas=64)) == (4, 0, 16, "threads")
 
 
 def test_a_batched_world_has_one_executor() -> None:
