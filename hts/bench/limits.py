@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
+
+import numpy as np
 
 from hts.bench.costs import Costs
 from hts.bench.model import (
     Dataflow,
     GammaTimes,
+    KnownTimes,
     MeasuredTimes,
     Schedule,
     StepTimes,
     cpu_limit,
     simulate,
 )
-from hts.config import Config
+from hts.bench.throughput import Reading
+from hts.config import Config, Experiment
+from hts.determinism.keys import episode_seed
+from hts_envs.contract import Array
 from hts_envs.registry import Spec
+from hts_envs.sleeper import durations, episode_lengths
 
 _WAITING = 0.5  # of a step: from here on it matters who waits for whom
 
@@ -34,13 +42,18 @@ class Limits:
         return self.cpu if self.waiting is None else min(self.cpu, self.waiting)
 
 
-def limits(costs: Costs, config: Config, spec: Spec, cores: int) -> Limits:
-    """The limits of an experiment on so many cores."""
+def limits(
+    costs: Costs, config: Config, spec: Spec, cores: int, reading: Reading | None = None
+) -> Limits:
+    """The limits of an experiment on so many cores; of a reading, where its steps are known."""
     experiment = config.experiment
     cpu = cpu_limit(cores, costs.sample(experiment.replicas))
     if spec.batched or costs.step.waiting < _WAITING:
         return Limits(cpu, None, None)
-    times, schedule = step_times(costs, spec), schedule_of(config)
+    times, schedule, span = step_times(costs, spec), schedule_of(config), []
+    if reading is not None and spec.family.name == "sleeper":
+        span = [reading.updates, reading.since]
+        times = KnownTimes(slept(experiment, spec, sum(span) * experiment.rollout))
     free = Dataflow(replicas=experiment.replicas, alpha=experiment.rollout, schedule=schedule)
     real = Dataflow(
         replicas=experiment.replicas,
@@ -49,7 +62,7 @@ def limits(costs: Costs, config: Config, spec: Spec, cores: int) -> Limits:
         learning=costs.learning * experiment.rows,
         latency=costs.step.cpu + costs.answer(1),
     )
-    ideal, expected = simulate(times, free), simulate(times, real)
+    ideal, expected = simulate(times, free, *span), simulate(times, real, *span)
     return Limits(cpu, ideal.steps_per_second, expected.steps_per_second)
 
 
@@ -65,3 +78,20 @@ def step_times(costs: Costs, spec: Spec) -> StepTimes:
     if spec.family.name == "sleeper":
         return GammaTimes(spec.options.mean / 1e3, spec.options.shape)
     return MeasuredTimes(costs.step.durations)
+
+
+def slept(experiment: Experiment, spec: Spec, steps: int) -> Array:
+    """How long a sleeper's first steps are in a run of this experiment: (replicas, steps)."""
+    return np.stack([_slept(experiment, spec, each, steps) for each in range(experiment.replicas)])
+
+
+def _slept(experiment: Experiment, spec: Spec, replica: int, steps: int) -> Array:
+    found: list[Array] = []
+    for episode in itertools.count():
+        seed = episode_seed(experiment.seed, replica, episode)
+        (length,) = episode_lengths(spec.options, np.array([seed], np.uint64))
+        found.append(durations(spec.options, seed, np.arange(min(length, steps))))
+        steps -= len(found[-1])
+        if not steps:
+            return np.concatenate(found)
+    raise AssertionError("there is always one more episode")

@@ -83,6 +83,21 @@ class MeasuredTimes(StepTimes):
         return np.asarray(self.measured[places.astype(np.int64)].sum(axis=1))
 
 
+@dataclass(frozen=True)
+class KnownTimes(StepTimes):
+    """The very steps of a run: (replicas, steps), from its first one on."""
+
+    known: Array
+
+    @property
+    def mean(self) -> float:
+        return float(self.known.mean())
+
+    def parts(self, rollouts: int, replicas: int, alpha: int) -> Array:
+        steps = self.known[:, : rollouts * alpha].reshape(replicas, rollouts, alpha)
+        return np.asarray(steps.sum(-1).T)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Dataflow:
     """A machine whose executors never lack a core: what its replicas and its learner wait for.
@@ -106,11 +121,14 @@ class Flow:
     factor: float  # time of a rollout over the time it would take if nobody ever waited
 
 
-def simulate(times: StepTimes, machine: Dataflow, rollouts: int = _ROLLOUTS) -> Flow:
-    """Rollout after rollout, until the mean of their times has settled."""
-    parts = times.parts(rollouts + _WARM_ROLLOUTS, machine.replicas, machine.alpha)
+def simulate(
+    times: StepTimes, machine: Dataflow, rollouts: int = _ROLLOUTS, warm: int = _WARM_ROLLOUTS
+) -> Flow:
+    """So many rollouts behind the first ones; by default, until the mean of their times has
+    settled."""
+    parts = times.parts(warm + rollouts, machine.replicas, machine.alpha)
     made = _PUBLISHED[machine.schedule](parts + machine.alpha * machine.latency, machine.learning)
-    seconds = (made[-1] - made[_WARM_ROLLOUTS - 1]) / rollouts
+    seconds = (made[-1] - made[warm - 1]) / rollouts
     ideal = machine.alpha * times.mean
     return Flow(machine.replicas * machine.alpha / seconds, seconds / ideal)
 

@@ -86,13 +86,14 @@ def _outcome(config: Config, found: Found, crowded: float | None, seconds: float
     spec = parse(experiment.env)
     there = There(cores(), spec.batched, device)
     layout = choose(config.machine, experiment, there, found.costs)
-    known = dataclasses.replace(limits(found.costs, config, spec, there.cores), crowded=crowded)
     reading, failure = None, ""
     try:
         planned = plan(experiment, spec, device, config.machine.jitter)
         reading = run_machine(planned, layout.machine, seconds)
     except RoleFailed as error:
         failure = str(error)
+    bounds = limits(found.costs, config, spec, there.cores, reading)
+    known = dataclasses.replace(bounds, crowded=crowded)
     return Outcome(config, found, known, layout.machine, layout.why, reading, failure)
 
 

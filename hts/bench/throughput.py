@@ -29,6 +29,7 @@ class Reading:
     steps_per_second: float
     seconds: float
     updates: int
+    since: int  # updates before that
     cores: float  # that its processes kept busy
     others: float  # cores that other programs kept busy meanwhile
     private: dict[str, int]  # bytes of memory of each process
@@ -58,6 +59,7 @@ def run_machine(found: Plan, machine: Machine, seconds: float) -> Reading:
         steps_per_second=made * found.experiment.rows / elapsed,
         seconds=elapsed,
         updates=made,
+        since=first.updates,
         cores=cores,
         others=max(0.0, (last.everybody - first.everybody) / elapsed - cores),
         private=private,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import json
 import mmap
 import os
@@ -15,18 +17,20 @@ import numpy as np
 import pytest
 
 from hts.bench.costs import Budget, Costs, cpu_seconds, filled, measure, measure_learning
-from hts.bench.limits import limits
+from hts.bench.limits import limits, slept
 from hts.bench.parts import observation_parts
 from hts.bench.processes import cpu_seconds_of, cpu_seconds_of_all, family, private_bytes
 from hts.bench.throughput import Reading, endless, run_machine
 from hts.bench.walks import StepCosts, measure_steps
 from hts.cli import bench
 from hts.config import PPO, Config, Experiment, Machine, Mlp
+from hts.determinism.keys import episode_seed
 from hts.machine import SharedArray
 from hts.memory.arena import Arena
 from hts.runtime.assemble import Plan, plan
 from hts_envs.contract import Place
-from hts_envs.registry import make, parse
+from hts_envs.registry import Spec, make, parse
+from hts_envs.sleeper import SleeperWorld
 
 ACTING = ["key", "gather", "network", "sampling", "write", "step", "digest", "book"]
 SHORT = Budget(steps=0.05, inference=0.02, learning=0.02)
@@ -193,6 +197,45 @@ def test_a_task_that_waits_is_limited_by_waiting() -> None:
     assert found.expected < 0.99 * found.best
     barrier = Config(experiment=config.experiment, machine=Machine(barrier=True))
     assert limits(costs(5e-3, 0.0), barrier, parse(name), 4).best < 0.8 * found.best
+
+
+def _drawn(spec: Spec, replica: int, steps: int) -> list[float]:
+    """By a world that plays, for a run of seed 0."""
+    world, found = SleeperWorld(dataclasses.replace(spec.options, mean=0.0)), list[float]()
+    asleep = SleeperWorld(spec.options)
+    for episode in itertools.count():
+        for each in (world, asleep):
+            each.reset(episode_seed(0, replica, episode))
+        for age in itertools.count():
+            if age % 64 == 0:
+                asleep._draw(age)
+            found.append(asleep._durations[age % 64])
+            if len(found) == steps:
+                return found
+            if world.step(np.zeros((), np.int64)).terminated:
+                break
+    raise AssertionError("there is always one more episode")
+
+
+def test_what_a_reading_is_held_to_are_the_steps_that_it_slept() -> None:
+    """Another seed draws other steps, and a few thousand of them are a percent longer or shorter:
+    the limit is that of the very updates that were read."""
+    experiment = Experiment(env="sleeper:?mean=5", replicas=3, rollout=4)
+    spec, config = parse(experiment.env), Config(experiment=experiment)
+    known = slept(experiment, spec, 1000)
+    for replica, steps in enumerate(known):
+        np.testing.assert_array_equal(_drawn(spec, replica, 1000), steps)
+    reading = Reading(
+        100.0, 1.0, 40, since=20, cores=1.0, others=0.0, private={}, storages=0, time=""
+    )
+    found = limits(costs(5e-3, 0.0), config, spec, 4, reading)
+    ready, made = np.zeros(3), [0.0, 0.0]
+    for rollout in range(60):
+        took = known[:, 4 * rollout : 4 * rollout + 4].sum(axis=1)
+        ready = np.maximum(ready, made[rollout]) + took
+        made.append(max(float(ready.max()), made[-1]))
+    assert found.waiting == pytest.approx(40 * 4 * 3 / (made[61] - made[21]))
+    assert limits(costs(5e-3, 0.0), config, spec, 4).waiting != found.waiting
 
 
 def test_private_memory_leaves_out_what_is_shared() -> None:
