@@ -47,19 +47,23 @@ def extend_int(key: int, part: int) -> int:
 
 def fold_rows(*parts: Array | int) -> Array:
     """The same for arrays of integers, one key for each row; a plain integer is every row's."""
-    if all(isinstance(part, int) or part.shape in ((), (1,)) for part in parts):
-        numbers = (part if isinstance(part, int) else part.item() for part in parts)
-        return np.array([fold(*numbers)], np.uint64)
-    keys = np.zeros(1, np.uint64)
-    for part in parts:
+    start, rest = 0, list(parts)
+    while rest and (isinstance(rest[0], int) or rest[0].shape in ((), (1,))):
+        first = rest.pop(0)
+        start = extend_int(start, first if isinstance(first, int) else first.item())
+    keys = np.array([start], np.uint64)
+    for part in rest:
         keys = extend(keys, part)
     return keys
 
 
 def extend(keys: Array, part: Array | int) -> Array:
     """The same for rows: fold_rows(a, b) is extend(fold_rows(a), b)."""
-    words = np.atleast_1d(np.asarray(part)).astype(np.uint64)
-    return _mix_array((keys ^ _mix_array(words)) + np.uint64(_GOLDEN))
+    if isinstance(part, int):
+        words = np.array([_mix_int(part & _MASK)], np.uint64)
+    else:
+        words = _mix_array(np.atleast_1d(part).astype(np.uint64))
+    return _mix_array((keys ^ words) + np.uint64(_GOLDEN))
 
 
 def uniform(keys: Array, count: int) -> Array:

@@ -54,12 +54,12 @@ def keys(
 ) -> Array:
     """The same for rows of replicas: uint64, one key for each; a plain integer is every row's."""
     assert 0 <= seed < _WORD, f"a seed is a whole number in [0, 2**64), got {seed}"
-    return fold_rows(np.asarray(seed, np.uint64), int(purpose), replicas, episodes, steps)
+    return fold_rows(seed, int(purpose), replicas, episodes, steps)
 
 
 def stems(seed: int, purpose: Purpose, replicas: Array, episodes: Array) -> Array:
     """What the keys of all steps of these episodes begin with: `extend` adds the step."""
-    return fold_rows(np.asarray(seed, np.uint64), int(purpose), replicas, episodes)
+    return fold_rows(seed, int(purpose), replicas, episodes)
 
 
 def episode_seed(

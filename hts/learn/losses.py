@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -36,27 +38,54 @@ class Columns:
 class Losses:
     """Sums over rows; `total` is what is descended, the others are for people."""
 
-    total: Tensor
     policy: Tensor
     value: Tensor
     entropy: Tensor
     log_ratio: Tensor  # of each row
+    weights: tuple[float, float]  # of value and entropy in the total
 
-    def told(self, clip: float | None) -> Tensor:
-        """The sums in the order of `TOLD`.
+    @property
+    def total(self) -> Tensor:
+        """What is descended."""
+        return self.policy + self.weights[0] * self.value - self.weights[1] * self.entropy
 
-        They stay a tensor where the network is: a number asked for would make the host wait.
+    def backward(self, rows: int) -> None:
+        """Add the gradient of `total / rows`, with the bits of that.
+
+        Single numbers take as long as whole columns: here they are worked with beforehand.
         """
-        ratio = self.log_ratio.exp()
-        kl = (ratio - 1.0 - self.log_ratio).sum()
-        clipped = ((ratio - 1.0).abs() > clip).float().sum() if clip else torch.zeros_like(kl)
-        sums = (self.policy, self.value, self.entropy, kl, clipped)
-        return torch.stack([number.detach() for number in sums])
+        shares = _shares(rows, self.weights, self.policy.device)
+        parts = zip((self.policy, self.value, self.entropy), shares, strict=True)
+        descended, weighted = zip(*(p for p in parts if p[0].requires_grad), strict=True)
+        torch.autograd.backward(descended, weighted)
 
     @property
     def ratio_error(self) -> Tensor:
         """The largest |ratio - 1|: exactly 0 at the parameters that `log_prob` is of."""
         return (self.log_ratio.exp() - 1.0).abs().max()
+
+
+@functools.cache
+def _shares(
+    rows: int, weights: tuple[float, float], device: torch.device
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of `total / rows` with respect to policy, value and entropy."""
+    one = torch.ones((), device=device) / rows
+    return one, one * weights[0], -one * weights[1]
+
+
+def told(losses: Sequence[Losses], clip: float | None) -> Tensor:
+    """The sums of all of them in the order of `TOLD`.
+
+    They stay a tensor where the network is: a number asked for would make the host wait.
+    """
+    log_ratio = torch.cat([each.log_ratio for each in losses])
+    ratio = log_ratio.exp()
+    kl = (ratio - 1.0 - log_ratio).sum()
+    clipped = ((ratio - 1.0).abs() > clip).float().sum() if clip else torch.zeros_like(kl)
+    sums = zip(*((each.policy, each.value, each.entropy) for each in losses), strict=True)
+    added = [torch.stack([number.detach() for number in kind]).sum() for kind in sums]
+    return torch.stack([*added, kl, clipped])
 
 
 TOLD = ("policy_loss", "value_loss", "entropy", "kl", "clip_fraction")
@@ -69,8 +98,8 @@ def a2c_loss(config: A2C, actions: Distribution, answer: Answer, columns: Column
     policy = -(log_prob * columns.advantage).sum()
     value = (answer.value - columns.target).square().sum()
     entropy = _entropy(config, actions, answer.head)
-    total = policy + config.value_coefficient * value - config.entropy_coefficient * entropy
-    return Losses(total, policy, value, entropy, (log_prob - columns.log_prob).detach())
+    log_ratio = (log_prob - columns.log_prob).detach()
+    return Losses(policy, value, entropy, log_ratio, _weights(config))
 
 
 def ppo_loss(config: PPO, actions: Distribution, answer: Answer, columns: Columns) -> Losses:
@@ -81,8 +110,11 @@ def ppo_loss(config: PPO, actions: Distribution, answer: Answer, columns: Column
     policy = -torch.minimum(ratio * columns.advantage, clipped * columns.advantage).sum()
     value = 0.5 * _value_error(config, answer.value, columns).sum()
     entropy = _entropy(config, actions, answer.head)
-    total = policy + config.value_coefficient * value - config.entropy_coefficient * entropy
-    return Losses(total, policy, value, entropy, log_ratio.detach())
+    return Losses(policy, value, entropy, log_ratio.detach(), _weights(config))
+
+
+def _weights(config: A2C | PPO) -> tuple[float, float]:
+    return config.value_coefficient, config.entropy_coefficient
 
 
 def _entropy(config: A2C | PPO, actions: Distribution, head: Tensor) -> Tensor:

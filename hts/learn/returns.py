@@ -56,12 +56,14 @@ def advantages(trace: Trace, gamma: float, gae_lambda: float) -> Array:
 
 
 def normalised(advantage: Array, *, each: bool) -> Array:
-    """Advantages (rows, agents) with zero mean and unit deviation: over all, or `each` agent's.
+    """Advantages (minibatches, rows, agents) with zero mean and unit deviation in each minibatch:
+    over all, or `each` agent's.
 
     A single one is left as it is.
     """
-    axis = 0 if each else None
-    if (len(advantage) if each else advantage.size) == 1:
+    _, rows, agents = advantage.shape
+    axis = 1 if each else (1, 2)
+    if (rows if each else rows * agents) == 1:
         return advantage
     centred = advantage - advantage.mean(axis, keepdims=True)
     deviation = np.sqrt(np.square(centred).mean(axis, keepdims=True))

@@ -92,7 +92,7 @@ class Gradients:
 
         def backward(policy: Policy, shard: Minibatch) -> Losses:
             losses = self._losses(policy, shard)
-            (losses.total / rows).backward()  # type: ignore[no-untyped-call]
+            losses.backward(rows)
             return losses
 
         return self._sharded.add(minibatch.shards(self._shards), backward)

@@ -19,7 +19,7 @@ from torch import Tensor
 from hts.config import A2C, PPO, PQL, Experiment
 from hts.determinism.keys import Purpose, key, keys
 from hts.learn.kept import Kept
-from hts.learn.losses import TOLD, Columns
+from hts.learn.losses import TOLD, Columns, Losses, told
 from hts.learn.normalise import ObservationScale
 from hts.learn.optimisers import clip_norm, delayed, is_finite
 from hts.learn.returns import Trace, advantages, normalised
@@ -148,30 +148,29 @@ class Learner:
         algo = self.experiment.algo
         clip, epochs = (algo.clip, algo.epochs) if isinstance(algo, PPO) else (None, 1)
         first: Tensor | None = None
-        sums: list[Tensor] = []
+        last: list[Losses] = []
         norms: list[Tensor] = []
         for epoch in range(epochs):
-            for rows in self._minibatches(version, epoch):
-                losses = self._gradients.compute(self._minibatch(learning, rows))
+            for minibatch in self._minibatches(learning, version, epoch):
+                losses = self._gradients.compute(minibatch)
                 norm = clip_norm(self.policy.gradient, algo.max_gradient_norm, self.policy.parts)
                 self.policy.vector.add_(self.kept.optimiser.step(self.policy.gradient, rate))
                 if first is None:
                     first = torch.stack([loss.ratio_error for loss in losses]).max()
                 if epoch == epochs - 1:
-                    sums += [loss.told(clip) for loss in losses]
+                    last += losses
                     norms.append(norm)
         assert first is not None, "an update has an epoch and a minibatch"
-        rows_told = len(learning.columns["value"])
-        told = (torch.stack(sums).sum(0) / rows_told).tolist()
+        means = (told(last, clip) / len(learning.columns["value"])).tolist()
         return {
-            **{f"train/{name}": number for name, number in zip(TOLD, told, strict=True)},
+            **{f"train/{name}": number for name, number in zip(TOLD, means, strict=True)},
             "train/gradient_norm": float(torch.stack(norms).mean()),
             "train/explained_variance": learning.explained_variance,
             "train/learning_rate": rate,
             "train/ratio_error_first": float(first),
         }
 
-    def _minibatches(self, version: int, epoch: int) -> Iterator[Array]:
+    def _rows(self, version: int, epoch: int) -> Array:
         """The rows of each minibatch, as places in the flattened (replica, step): whole sequences,
         where the network remembers."""
         asked = self.experiment
@@ -181,20 +180,24 @@ class Learner:
             named = key(asked.seed, Purpose.MINIBATCH, 0, version, epoch)
             sequences = np.argsort(keys(named, Purpose.MINIBATCH, sequences), kind="stable")
         rows = sequences[:, None] * length + np.arange(length)
-        yield from rows.reshape(asked.minibatches, -1)
+        return rows.reshape(asked.minibatches, -1)
 
-    def _minibatch(self, learning: Learning, rows: Array) -> Minibatch:
-        """These rows of every agent, each agent's beside those of the others."""
-        algo, agents = self.experiment.algo, self.policy.agents
+    def _minibatches(self, learning: Learning, version: int, epoch: int) -> Iterator[Minibatch]:
+        """All of an epoch, whose columns are put in order at once. Rows of every agent stand beside
+        those of the others."""
+        algo, agents, rows = self.experiment.algo, self.policy.agents, self._rows(version, epoch)
         advantage = learning.advantage[rows]
         if isinstance(algo, PPO) and algo.normalise_advantages:
             advantage = normalised(advantage, each=self.policy.parts > 1)
         weighted = advantage.astype(np.float32) * learning.weight[rows]
-        places = (rows[:, None] * agents + np.arange(agents)).reshape(-1)
+        places = (rows[..., None] * agents + np.arange(agents)).reshape(-1)
         at = torch.from_numpy(places).to(self.policy.device)
         chosen = {name: column.index_select(0, at) for name, column in learning.columns.items()}
         chosen["advantage"] = torch.from_numpy(weighted.reshape(-1)).to(self.policy.device)
-        return Minibatch(learning.seen, rows, Columns(**chosen))
+        cut = zip(*(column.chunk(len(rows)) for column in chosen.values()), strict=True)
+        for each, columns in zip(rows, cut, strict=True):
+            named = dict(zip(chosen, columns, strict=True))
+            yield Minibatch(learning.seen, each, Columns(**named))
 
     def _column(self, array: Array) -> Tensor:
         """(replicas, steps, agents, ...) as a tensor of (rows x agents, ...), float32 or int64."""

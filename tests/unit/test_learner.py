@@ -257,7 +257,7 @@ def test_minibatches_are_a_partition_and_named() -> None:
     run = serial(asked)
 
     def rows(version: int, epoch: int, one: Experiment = asked) -> list[int]:
-        parts = list(Learner(one, run.learner.policy)._minibatches(version, epoch))
+        parts = list(Learner(one, run.learner.policy)._rows(version, epoch))
         assert [len(part) for part in parts] == [16] * 4
         return [int(row) for part in parts for row in part]
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
 from hts.config import A2C, PPO
-from hts.learn.losses import TOLD, Columns, Losses, a2c_loss, ppo_loss
+from hts.learn.losses import TOLD, Columns, Losses, a2c_loss, ppo_loss, told
 from hts.models.distributions import Categorical
 from hts.models.policy import Answer
 
@@ -116,14 +117,14 @@ def test_the_clipped_surrogate(ratio: float, advantage: float, loss: float, push
     answer, learnt = one(ratio, advantage)
     config = PPO(clip=0.2, value_coefficient=0.0, entropy_coefficient=0.0)
     found = ppo_loss(config, Categorical(2), answer, learnt)
-    found.total.backward()  # type: ignore[no-untyped-call]
+    found.backward(1)
     assert float(found.policy.detach()) == pytest.approx(loss, rel=1e-6)
     assert answer.head.grad is not None
     assert bool((answer.head.grad != 0).any()) == pushes
-    told = dict(zip(TOLD, found.told(config.clip).tolist(), strict=True))
-    assert told["clip_fraction"] == (abs(ratio - 1) > 0.2)
-    assert told["policy_loss"] == pytest.approx(loss, rel=1e-6)
-    assert told["kl"] == pytest.approx(ratio - 1 - math.log(ratio), abs=1e-6)
+    sums = dict(zip(TOLD, told([found], config.clip).tolist(), strict=True))
+    assert sums["clip_fraction"] == (abs(ratio - 1) > 0.2)
+    assert sums["policy_loss"] == pytest.approx(loss, rel=1e-6)
+    assert sums["kl"] == pytest.approx(ratio - 1 - math.log(ratio), abs=1e-6)
     assert float(found.ratio_error) == pytest.approx(abs(ratio - 1), abs=1e-6)
 
 
@@ -195,9 +196,25 @@ def test_losses_of_shards_add_up(algo: str) -> None:
 
     whole, halves = loss(slice(None)), (loss(slice(0, 10)), loss(slice(10, None)))
     assert total(halves[0]) + total(halves[1]) == pytest.approx(total(whole), rel=1e-5)
-    told = [losses.told(0.2) for losses in (whole, *halves)]
-    torch.testing.assert_close(told[1] + told[2], told[0], rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(told(halves, 0.2), told([whole], 0.2), rtol=1e-5, atol=1e-5)
     assert float(whole.ratio_error) == max(float(half.ratio_error) for half in halves)
+
+
+@pytest.mark.parametrize("entropy", [0.0, 0.013])
+@pytest.mark.parametrize("algo", [a2c_loss, ppo_loss])
+def test_what_is_descended_is_the_mean_of_the_total(algo: Any, entropy: float) -> None:
+    """Gradients that are weighted beforehand are those of the formula, bit for bit."""
+    config: Any = A2C if algo is a2c_loss else PPO
+    gradients = []
+    for by_formula in (True, False):
+        answer, learnt = rows()
+        asked = config(value_coefficient=0.37, entropy_coefficient=entropy)
+        losses = algo(asked, Categorical(ACTIONS), answer, learnt)
+        (losses.total / 23).backward() if by_formula else losses.backward(23)
+        gradients.append((answer.head.grad, answer.value.grad))
+    for one, other in zip(*gradients, strict=True):
+        assert torch.equal(one, other)
+        assert one.any()
 
 
 def test_a_row_too_few_is_refused() -> None:

@@ -155,15 +155,29 @@ def test_wrong_shapes_are_refused() -> None:
 
 
 def test_normalised_advantages_by_literal_numbers() -> None:
-    """Over all numbers, or over each agent's; the formula's own 1e-8 is below these digits."""
-    given = np.array([[1.0, 7.0], [3.0, 13.0]])
-    np.testing.assert_allclose(normalised(given, each=True), [[-1, -1], [1, 1]], rtol=1e-7)
+    """Over all numbers of a minibatch, or over each agent's; the formula's own 1e-8 is below these
+    digits."""
+    given = np.array([[[1.0, 7.0], [3.0, 13.0]]]) * np.array([[[1.0]], [[-8.0]]])
+    apart = [[[-1, -1], [1, 1]], [[1, 1], [-1, -1]]]
+    np.testing.assert_allclose(normalised(given, each=True), apart, rtol=1e-7)
     expected = np.array([[-5.0, 1.0], [-3.0, 7.0]]) / math.sqrt((25 + 1 + 9 + 49) / 4)
-    np.testing.assert_allclose(normalised(given, each=False), expected, rtol=1e-7)
+    np.testing.assert_allclose(normalised(given, each=False), [expected, -expected], rtol=1e-7)
+
+
+@pytest.mark.parametrize("shape", [(8, 7, 1), (4, 300, 1), (3, 129, 3), (2, 5000, 2)])
+@pytest.mark.parametrize("each", [False, True])
+def test_minibatches_are_normalised_as_each_would_be_by_itself(
+    shape: tuple[int, int, int], each: bool
+) -> None:
+    """Bit for bit, whatever their number and size."""
+    given = np.random.default_rng(0).normal(size=shape)
+    alone = np.concatenate([normalised(part[None], each=each) for part in given])
+    np.testing.assert_array_equal(normalised(given, each=each), alone)
 
 
 def test_one_advantage_is_not_normalised_to_nothing() -> None:
     """Rule 31: one row of one agent, or one row for each agent, stays as it is."""
-    assert normalised(np.array([[7.0]]), each=False) == [[7.0]]
-    np.testing.assert_array_equal(normalised(np.array([[7.0, 9.0]]), each=True), [[7.0, 9.0]])
-    np.testing.assert_allclose(normalised(np.array([[7.0, 9.0]]), each=False), [[-1.0, 1.0]])
+    assert normalised(np.array([[[7.0]]]), each=False) == [[[7.0]]]
+    two = np.array([[[7.0, 9.0]]])
+    np.testing.assert_array_equal(normalised(two, each=True), two)
+    np.testing.assert_allclose(normalised(two, each=False), [[[-1.0, 1.0]]])
