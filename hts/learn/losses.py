@@ -54,10 +54,9 @@ class Losses:
 
         Single numbers take as long as whole columns: here they are worked with beforehand.
         """
+        sums = torch.stack((self.policy, self.value, self.entropy))
         shares = _shares(rows, self.weights, self.policy.device)
-        parts = zip((self.policy, self.value, self.entropy), shares, strict=True)
-        descended, weighted = zip(*(p for p in parts if p[0].requires_grad), strict=True)
-        torch.autograd.backward(descended, weighted)
+        torch.dot(sums, shares).backward()  # type: ignore[no-untyped-call]
 
     @property
     def ratio_error(self) -> Tensor:
@@ -66,12 +65,10 @@ class Losses:
 
 
 @functools.cache
-def _shares(
-    rows: int, weights: tuple[float, float], device: torch.device
-) -> tuple[Tensor, Tensor, Tensor]:
+def _shares(rows: int, weights: tuple[float, float], device: torch.device) -> Tensor:
     """The gradients of `total / rows` with respect to policy, value and entropy."""
     one = torch.ones((), device=device) / rows
-    return one, one * weights[0], -one * weights[1]
+    return torch.stack((one, one * weights[0], -one * weights[1]))
 
 
 def told(losses: Sequence[Losses], clip: float | None) -> Tensor:
