@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -23,6 +25,7 @@ from hts_envs.contract import Array, Spaces
 from hts_envs.registry import parse
 from tests.fakes.runs import experiment, outcome, serial
 from tests.fakes.small_worlds import Small
+from tests.house.sources import ROOT
 
 SMALL = "python:tests.fakes.small_worlds:Small"
 PLAIN = A2C(learning_rate=0.01, learning_rate_schedule="constant", max_gradient_norm=1e9)
@@ -382,3 +385,20 @@ def test_initial_layers_are_orthogonal_with_small_policy_heads() -> None:
     torch.testing.assert_close(head @ head.T, 1e-4 * torch.eye(2), atol=1e-9, rtol=0)
     assert float(network.value.weight.detach().norm()) == pytest.approx(1.0, rel=1e-5)
     assert not any(bool(layer.bias.any()) for layer in (network.policy, network.value))
+
+
+def test_learning_imports_nothing_large() -> None:
+    """torch imports 40 MB of symbolic algebra behind some of its functions: a learner does without,
+    whatever it learns by."""
+    program = (
+        "import sys\n"
+        "from hts.determinism import numerics\n"
+        "numerics.prepare()\n"
+        "from hts.config import A2C\n"
+        "from tests.fakes.runs import experiment, outcome\n"
+        "outcome(experiment(updates=2))\n"
+        "outcome(experiment(algo=A2C(), updates=2, policies='separate', recurrent='gru'))\n"
+        "sys.exit('sympy' in sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
