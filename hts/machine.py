@@ -12,7 +12,9 @@ in one call, and rebuilt alone.
 
 An executor steps its replicas in *blocks*. A block asks at the *desk*: it writes its observations
 and keys into the storage and leaves a ticket (which rollout, which step); an actor writes the
-answers beside them and signs the ticket. All waiting is at doorbells: one for each process.
+answers beside them and signs the ticket. (Values that share no layer with actions are answered to
+the last ticket of a rollout, all of them: until then an older rollout's stand there.) All waiting
+is at doorbells: one for each process.
 
     block      begin of v --ask (v, 0)--> asked --answered--> step --ask (v, 1)--> ...
                ... --ask (v, T)--> asked --answered--> its part of v is done --> begin of v + 1

@@ -92,8 +92,8 @@ def with_networks(found: Plan, step: StepCosts, budget: Budget) -> Costs:
     behind = 0.0 if experiment.windows else 1.0 / experiment.rollout
     if not found.policy().values_apart:
         return Costs(step, inference, learning, 1.0 + behind)
-    value = measure_values(found, step, budget.inference / len(BATCHES))
-    return Costs(step, inference, learning, values=value * (1.0 + behind))
+    values = values_cost(found, step, budget.inference / len(BATCHES))
+    return Costs(step, inference, learning, values=values)
 
 
 def measure_inference(found: Plan, step: StepCosts, seconds: float) -> dict[int, float]:
@@ -111,15 +111,17 @@ def measure_inference(found: Plan, step: StepCosts, seconds: float) -> dict[int,
     return costs
 
 
-def measure_values(found: Plan, step: StepCosts, seconds: float) -> float:
-    """CPU seconds for each value of a rollout, where they are computed apart from actions."""
+def values_cost(found: Plan, step: StepCosts, seconds: float) -> float:
+    """CPU seconds of a sample's value, and its share of those behind a rollout, where values are
+    computed apart from actions."""
     replicas, policy = found.experiment.replicas, found.policy()
     policy.load(found.first_versions()[0].parameters)
     steps = min(found.experiment.rollout, max(1, LARGEST_BATCH // replicas))
     seen = filled(found, step, steps).gather(Rows(range(replicas), range(steps)))
     batch = {name: array[:LARGEST_BATCH] for name, array in seen.items()}
     value = torch.inference_mode()(lambda: policy.value(batch))
-    return cpu_seconds(value, seconds) / min(LARGEST_BATCH, replicas * steps)
+    each = cpu_seconds(value, seconds) / min(LARGEST_BATCH, replicas * steps)
+    return each * (1.0 + 1.0 / found.experiment.rollout)
 
 
 def _answering(policy: Policy, storage: Storage, rows: Rows) -> Callable[[], object]:

@@ -60,7 +60,7 @@ def limits(
         alpha=experiment.rollout,
         schedule=schedule,
         learning=costs.learning * experiment.rows,
-        latency=costs.step.cpu + costs.answer(1),
+        latency=costs.acting(1),
     )
     ideal, expected = simulate(times, free, *span), simulate(times, real, *span)
     return Limits(cpu, ideal.steps_per_second, expected.steps_per_second)

@@ -3,6 +3,7 @@
     key        the number that its action is drawn with
     gather     out of the storage, as the network sees it
     network    the answer
+    values     those of the rollout, where they are computed apart
     sampling   the action, with its probability
     write      everything into the storage, and episodes' ends and begins
     step       the simulator
@@ -24,7 +25,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from hts.bench.costs import cpu_seconds
+from hts.bench.costs import cpu_seconds, values_cost
 from hts.bench.walks import StepCosts
 from hts.determinism.digest import replica_digest
 from hts.memory.storage import Rows, Storage
@@ -50,10 +51,12 @@ def observation_parts(found: Plan, spec: Spec, step: StepCosts, seconds: float) 
     finally:
         run.close()
     answered = _answering(found, storage, found.first_versions()[0], share)
+    valued = {"values": values_cost(found, step, share)} if found.policy().values_apart else {}
     parts = {
         "key": key,
         **answered,
-        "write": acting - sum(answered.values()) + stepping - step.cpu - key,
+        **valued,
+        "write": acting - sum(answered.values()) - sum(valued.values()) + stepping - step.cpu - key,
         "step": step.cpu,
         "digest": cpu_seconds(lambda: _hash(storage), share) / found.experiment.rows,
     }

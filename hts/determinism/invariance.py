@@ -81,7 +81,10 @@ def _same(policy: Policy, rows: _Examples, expected: Array, order: Array) -> boo
 
 
 def _answers(policy: Policy, rows: _Examples, order: Array) -> Array:
-    """Head, value, state, action and log-probability of rows in this order: (replicas, bytes)."""
+    """Head, value, state, action and log-probability of rows in this order: (replicas, bytes).
+
+    Head and value twice, where actors ask for them apart.
+    """
     actions, agents = policy.distribution, policy.agents
     keys = fold_rows(11, order)
     noise = uniform(keys, agents * actions.noise).reshape(-1, actions.noise)
@@ -89,7 +92,8 @@ def _answers(policy: Policy, rows: _Examples, order: Array) -> Array:
         seen = {name: array[order] for name, array in rows.seen.items()}
         answer = policy.answer(seen, None if rows.state is None else rows.state[order])
         drawn = actions.draw(answer.head, noise.astype(np.float32))
-    said = (answer.head, answer.value, answer.state)
+        apart = (policy.head(seen), policy.value(seen)) if policy.values_apart else ()
+    said = (answer.head, answer.value, answer.state, *apart)
     parts = [part.cpu().numpy() for part in said if part is not None]
     columns = [np.ascontiguousarray(part) for part in (*parts, *drawn)]
     flat = [column.reshape(len(order), -1).view(np.uint8) for column in columns]

@@ -46,17 +46,23 @@ class Losses:
 
     @property
     def total(self) -> Tensor:
-        """What is descended."""
+        """What is descended, as a formula."""
         return self.policy + self.weights[0] * self.value - self.weights[1] * self.entropy
 
     def backward(self, rows: int) -> None:
         """Add the gradient of `total / rows`, with the bits of that.
 
-        Single numbers take as long as whole columns: here they are worked with beforehand.
+        In a small net, arithmetic on single numbers takes as long as on columns: the weights of the
+        three are worked out once. (`sums.backward(shares)` would import 40 MB of algebra.)
         """
         sums = torch.stack((self.policy, self.value, self.entropy))
         shares = _shares(rows, self.weights, self.policy.device)
         torch.dot(sums, shares).backward()  # type: ignore[no-untyped-call]
+
+    def detached(self) -> Losses:
+        """The same numbers, without what they were made of."""
+        sums = (self.policy.detach(), self.value.detach(), self.entropy.detach())
+        return Losses(*sums, self.log_ratio, self.weights)
 
     @property
     def ratio_error(self) -> Tensor:
@@ -81,7 +87,7 @@ def told(losses: Sequence[Losses], clip: float | None) -> Tensor:
     kl = (ratio - 1.0 - log_ratio).sum()
     clipped = ((ratio - 1.0).abs() > clip).float().sum() if clip else torch.zeros_like(kl)
     sums = zip(*((each.policy, each.value, each.entropy) for each in losses), strict=True)
-    added = [torch.stack([number.detach() for number in kind]).sum() for kind in sums]
+    added = [torch.stack(kind).sum() for kind in sums]
     return torch.stack([*added, kl, clipped])
 
 

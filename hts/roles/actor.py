@@ -124,7 +124,7 @@ class Actor:
         for rollout in sorted(questions):
             storage, version = storages[rollout % 2], read(rollout)
             storage.version = rollout
-            apart = self.policy(version).values_apart
+            apart = self._apart(self.policy(version))
             asked = self._due(storage, questions[rollout], apart=apart)
             if asked.act is not None:
                 self.act(storage, asked.act, version)
@@ -145,7 +145,7 @@ class Actor:
         chances = batch.filled(self._chances(storage, rows, policy)).reshape(-1, actions.noise)
         seen, place = batch.observation(_seen(storage, rows, version)), rows.place
         with self._unrecorded:
-            if policy.values_apart:
+            if self._apart(policy):
                 head = policy.head(seen)
             else:
                 answer = policy.answer(seen, batch.state(storage.state_before(rows)))
@@ -174,30 +174,28 @@ class Actor:
 
     def values(self, storage: Storage, block: range, version: Version) -> None:
         """Write the value in front of each step of a block's rollout, and behind the last one where
-        the episode goes on."""
-        mine, last = slice(block.start, block.stop), storage.sizes.steps - 1
-        if self.padding:
-            value = self._in_pieces(storage, Rows(block, range(last + 2)), version)
-        else:  # a replica has one place in a batch
-            rows = [Rows(block, step) for step in range(last + 2)]
-            value = np.stack([self._value(storage, each, version) for each in rows], 1)
-        value = value.reshape(len(block), last + 2, -1)
+        the episode goes on.
+
+        In batches as large as the probe looks at, or as the block's answers are.
+        """
+        steps, most = storage.sizes.steps, max(LARGEST_BATCH, len(block))
+        value = np.empty((len(block), steps + 1, storage.value.shape[-1]), np.float32)
+        across, along = max(1, most // (steps + 1)), min(steps + 1, most)
+        for first in range(0, len(block), across):
+            for step in range(0, steps + 1, along):
+                replicas = block[first : first + across]
+                asked = range(steps + 1)[step : step + along]
+                found = self._value(storage, Rows(replicas, asked), version)
+                place = slice(first, first + across), slice(step, step + along)
+                value[place] = found.reshape(len(replicas), len(asked), -1)
+        mine, last = slice(block.start, block.stop), steps - 1
         storage.value[mine] = value[:, :-1]
         goes_on = ~(storage.terminated[mine, last] | storage.truncated[mine, last])
         np.copyto(storage.bootstrap[mine, last], value[:, -1], where=goes_on[:, None])
 
-    def _in_pieces(self, storage: Storage, rows: Rows, version: Version) -> Array:
-        """Values, in batches that are no larger than those that the probe looks at."""
-        assert storage.version == version.number, "I3: a rollout is made with its own version"
-        seen, policy = _seen(storage, rows, version), self.policy(version)
-        said = []
-        with self._unrecorded:
-            for first in range(0, rows.count, LARGEST_BATCH):
-                piece = {name: array[first : first + LARGEST_BATCH] for name, array in seen.items()}
-                count = min(LARGEST_BATCH, rows.count - first)
-                value = policy.value(self._padded(count).observation(piece))
-                said.append(value[: count * policy.agents])
-            return (said[0] if len(said) == 1 else torch.cat(said)).cpu().numpy()
+    def _apart(self, policy: Policy) -> bool:
+        """Values are not answered with actions. Where places are fixed they cost no less later."""
+        return policy.values_apart and self.padding > 0
 
     def _due(self, storage: Storage, questions: Sequence[Question], *, apart: bool) -> Due:
         return due(storage, questions, apart=apart)
@@ -210,10 +208,7 @@ class Actor:
     def _batch(self, rows: Rows) -> _Batch:
         if not self.padding:
             return _Batch(self.replicas, rows.replicas)
-        return self._padded(rows.count)
-
-    def _padded(self, count: int) -> _Batch:
-        return _Batch(count + -count % self.padding, slice(count))
+        return _Batch(rows.count + -rows.count % self.padding, slice(rows.count))
 
     def policy(self, version: Version) -> Policy:
         """The network with these parameters; two versions are acted with in turn."""

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from hts.determinism.keys import Purpose, stems
+from hts.errors import WorldFailed
 from hts.memory.storage import Storage, as_declared
 from hts.models.bounds import Taken
 from hts.roles.rebuilding import Rebuilt, Snapshot, Snapshots
@@ -137,7 +138,9 @@ class Block(ABC):
         self.turn = 0
         storage.no_ends(self.slice, 0)
         everyone = np.arange(len(self.replicas))
-        storage.write_frame(self.slice, 0, self._begin(everyone))
+        seen = self._begin(everyone)
+        self._hold(everyone, seen, storage.frames(self.slice, 0))
+        storage.write_frame(self.slice, 0, seen)
         storage.age[self.slice, 0] = 0
         storage.episode[self.slice, 0] = self.episode
         if storage.sizes.state:
@@ -185,9 +188,18 @@ class Block(ABC):
                 facts = self._facts(result, int(row))
                 self.episodes.append(Episode(self.replicas[row], step, facts))
         self._lost = []
-        for name, array in self._begin(ended).items():
-            shown = observation[name]
-            shown[ended] = as_declared(name, array, (len(ended), *shown.shape[1:]))
+        begun = self._begin(ended)
+        self._hold(ended, begun, observation)
+        for name, array in begun.items():
+            observation[name][ended] = array
+
+    def _hold(self, rows: Array, seen: Observation, places: Observation) -> None:
+        """Refuse what these rows show in another shape than a row of its place has."""
+        for name, array in places.items():
+            try:
+                as_declared(name, seen[name], (len(rows), *array.shape[1:]))
+            except ValueError as error:
+                raise WorldFailed(self.replicas[int(rows[0])]) from error
 
     def _begin(self, rows: Array) -> Observation:
         self.episode[rows] += 1

@@ -1,10 +1,11 @@
 """An executor: advances its blocks, each as far as it can, and never waits by itself.
 
-`advance` does everything that can be done now; whoever drives it waits at the doorbell in between.
-A block begins rollout v when the learner says so and its own part of v - 1 is done, so nobody
-else's slowness holds it up. Blocks are stepped in turn, or each in a thread of its own where a step
-waits without using the processor. With an actor of its own the executor answers its blocks itself,
-all that have asked in one batch; without one, the actors at the other side of the desk do.
+`advance` does everything that can be done now; whoever drives it waits at the doorbell in between,
+or, where blocks have threads, for its own block's step. A block begins rollout v when the learner
+says so and its own part of v - 1 is done, so nobody else's slowness holds it up. Blocks are stepped
+in turn, or each in a thread of its own where a step waits without using the processor. With an
+actor of its own the executor answers its blocks itself, all that have asked by then in one batch;
+without one, the actors at the other side of the desk do.
 
 Nothing here knows whether the storage is shared: every replica has one executor (I1).
 """
@@ -138,22 +139,20 @@ class Executor:
         # Two rollouts can be filling at a time: a block that is ahead is ahead by one.
         self._unfilled = [len(blocks), len(blocks)]
 
-    def advance(self, only: int | None = None) -> bool:
-        """Do all that can be done, for every block or for the one in this place; False when there
-        was nothing."""
+    def advance(self) -> bool:
+        """Do all that can be done; False when there was nothing. One thread at a time may."""
         may_begin, moved = self.desk.may_begin, False
-        mine = self._mine if only is None else self._mine[only : only + 1]
-        for at in mine:
+        for at in self._mine:
             if at.stepping:
                 moved |= self._ask_again(at)
             elif at.step < 0 and at.rollout <= may_begin:
                 self._begin(at)
                 moved = True
         if self.partners.answering is not None:
-            pending = self.desk.pending([at.number for at in mine if not at.stepping])
+            pending = self.desk.pending([at.number for at in self._mine if not at.stepping])
             if pending:
                 self.partners.answering(pending)
-        for at in mine:
+        for at in self._mine:
             if not at.stepping and at.step >= 0 and self.desk.drained(at.number):
                 moved = True
                 if self._go_on(at):  # in turn, the step is over by now

@@ -70,15 +70,15 @@ class Learner:
         start = behaviour if self.experiment.correction == "delayed" else newest
         self.policy.load(start.parameters)
         learning = self._learning(storage, behaviour.scale)
-        told = self._learn(learning, behaviour.number, self._rate(updates))
-        told["train/lag"] = float(newest.number - storage.version)
+        telling = self._learn(learning, behaviour.number, self._rate(updates))
+        telling["train/lag"] = float(newest.number - storage.version)
         made = self._applied(start, newest)
         if not is_finite(made):
             raise FloatingPointError(
                 f"update {updates + 1} made parameters that are not finite; a lower learning "
                 "rate or a smaller max_gradient_norm usually mends it"
             )
-        return Version(newest.number + 1, made, next_scale(storage, newest.scale)), told
+        return Version(newest.number + 1, made, next_scale(storage, newest.scale)), telling
 
     def learnt(self, made: Version) -> Array:
         """All that was learnt, as the digest sees it."""
@@ -158,7 +158,7 @@ class Learner:
                 if first is None:
                     first = torch.stack([loss.ratio_error for loss in losses]).max()
                 if epoch == epochs - 1:
-                    last += losses
+                    last += [each.detached() for each in losses]
                     norms.append(norm)
         assert first is not None, "an update has an epoch and a minibatch"
         means = (told(last, clip) / len(learning.columns["value"])).tolist()

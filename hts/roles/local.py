@@ -133,9 +133,13 @@ class WorldsBlock(LocalBlock):
         except Exception as error:
             raise WorldFailed(self.replicas[len(results)]) from error
         seen, rewards, terminated, truncated, self._known = zip(*results, strict=True)
-        for name, array in frames.items():
-            for row, each in enumerate(seen):
-                array[row] = as_declared(name, each[name], array.shape[1:])
+        row = 0
+        try:
+            for name, array in frames.items():
+                for row, each in enumerate(seen):
+                    array[row] = as_declared(name, each[name], array.shape[1:])
+        except ValueError as error:
+            raise WorldFailed(self.replicas[row]) from error
         reward = np.concatenate(rewards).reshape(len(rewards), -1)
         return BatchedStep(frames, reward, np.array(terminated), np.array(truncated), {})
 
@@ -154,6 +158,7 @@ class BatchedBlock(LocalBlock):
         super().__init__(replicas, taken, seed)
         assert world.replicas == len(replicas), "the world holds the block's replicas"
         self.world = world
+        self._rows = np.arange(len(replicas))
 
     def _reset(self, rows: Array) -> Observation:
         seeds = episode_seeds(self.seed, self._numbers[rows], self.episode[rows])
@@ -190,8 +195,7 @@ class BatchedBlock(LocalBlock):
             result = self.world.step(action.copy())
         except Exception as error:
             raise WorldFailed(self.replicas.start) from error
-        for name, array in frames.items():
-            as_declared(name, result.observation[name], array.shape)
+        self._hold(self._rows, result.observation, frames)
         return result
 
     def _facts(self, result: BatchedStep, row: int) -> dict[str, float]:

@@ -148,9 +148,9 @@ def _drive(executor: Executor, clock: Clock, kept: _Kept, *, by_all: bool) -> No
     for something would hold memory there.
     """
 
-    def advance(place: int | None) -> None:
+    def advance() -> None:
         clock.turns_to("worked")
-        while executor.advance(place):
+        while executor.advance():
             pass
         waits = executor.waits_for_version
         clock.turns_to("waited for the learner" if waits else kept.otherwise)

@@ -3,7 +3,7 @@
 Everything that is `auto` is filled in, everything that was asked for is kept:
 
     batched world       one executor steps all replicas in one call
-    steps that wait     one or two executors, every replica in a thread of its own
+    steps that wait     a few executors, every replica in a thread of its own
     a replay            two learners keep a core each busy: executors for the cores that are left
     network on a GPU    one actor answers all executors in large batches
     all others          executors that answer themselves; how many, the costs say. A rollout takes
@@ -139,7 +139,7 @@ def choose(
 def _for_waiting(experiment: Experiment, there: There, costs: Costs) -> tuple[int, float]:
     """How many executors, and how many cores they use; answers come one by one then."""
     rate = experiment.replicas / costs.step.mean
-    load = rate * (costs.step.cpu + costs.answer(1))
+    load = rate * costs.acting(1)
     most = min(_SHARING * there.cores, experiment.replicas)
     return max(1, min(most, math.ceil(load / _BUSY))), load
 

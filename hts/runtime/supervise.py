@@ -79,6 +79,7 @@ class Supervisor:
         self._crew = memory.blueprint.crew
         self._deaths: deque[float] = deque()
         self._failed: set[tuple[Any, ...]] = set()  # places where something failed once
+        self._rung: tuple[str, float] | None = None
         self._told: tuple[str, float] | None = None
         limits = [limit / 4 for limit in (machine.patience, machine.step_limit) if limit]
         every = min(limits, default=None)
@@ -238,11 +239,17 @@ class Supervisor:
             self._tell(slowest, now)
 
     def _tell(self, move: Move, now: float) -> None:
-        """Say once who is waited for, when that has taken longer than there is patience for."""
+        """Say once who is waited for, when that has taken longer than there is patience for, and
+        they do not go on when they are rung for: somebody who is stopped may have owed that."""
         place, child = (move.role, move.since), self._seat(move.role).child
-        if now - move.since > self._machine.patience and place != self._told and child is not None:
-            self._told = place
-            _say(f"{move.role} has had {move.what} for {now - move.since:.0f} s; {child.doing()}")
+        if now - move.since <= self._machine.patience or place == self._told or child is None:
+            return
+        if place != self._rung:
+            self._rung = place
+            self._memory.bells.ring_all()
+            return
+        self._told = place
+        _say(f"{move.role} has had {move.what} for {now - move.since:.0f} s; {child.doing()}")
 
     def _moves(self) -> Iterator[Move]:
         """Who has to move, if that is to get ready; nobody has to before that."""

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from queue import SimpleQueue
+from types import TracebackType
 
 from hts.memory.doorbell import Doorbell
 from hts.roles.executor import Stepping
@@ -20,24 +21,28 @@ _PR_SET_TIMERSLACK = 29
 _SLACK = 1_000  # nanoseconds that the kernel may add to a wait; its own choice is fifty times that
 
 
-class Turns:
-    """Does this for one thread at a time, and for none behind one that has failed."""
+_Given = tuple[Callable[[], None], bool]
+"""What a thread runs, and whether that is its block's step."""
 
-    def __init__(self, advance: Callable[[int | None], None]) -> None:
+
+class Turns:
+    """Threads that advance an executor one at a time, and none of them behind one that failed."""
+
+    def __init__(self, advance: Callable[[], None]) -> None:
         self._advance = advance
         self._turn = threading.Lock()
         self._error: BaseException | None = None
+        self._trace: TracebackType | None = None
 
-    def take(self, place: int | None = None) -> None:
-        """Wait for a turn and take it, for the block in this place or for all; raises what any turn
-        has raised."""
+    def take(self) -> None:
+        """Wait for a turn, and advance; raises what was raised in any turn."""
         with self._turn:
             if self._error is not None:
-                raise self._error
+                raise self._error.with_traceback(self._trace)
             try:
-                self._advance(place)
+                self._advance()
             except BaseException as error:
-                self._error = error
+                self._error, self._trace = error, error.__traceback__
                 raise
 
 
@@ -47,10 +52,10 @@ class Threads(Stepping):
 
     def __init__(self, places: int, bell: Doorbell) -> None:
         self._bell = bell
-        self._go_on: Callable[[int], None] = lambda _: bell.ring()
+        self._go_on: Callable[[], None] = bell.ring
         self._over = [False] * places
         self._error: BaseException | None = None
-        self._given: list[SimpleQueue[Callable[[], None]]] = []
+        self._given: list[SimpleQueue[_Given]] = []
         for place in range(places):
             self._given.append(SimpleQueue())
             name = f"block {place}"
@@ -59,10 +64,10 @@ class Threads(Stepping):
     def start(self, place: int, step: Callable[[], None]) -> None:
         """Have the place's thread run this."""
         self._over[place] = False
-        self._given[place].put(step)
+        self._given[place].put((step, True))
 
-    def take_turns(self, turn: Callable[[int], None]) -> None:
-        """From now on, threads whose step is over do this for their place."""
+    def take_turns(self, turn: Callable[[], None]) -> None:
+        """From now on, threads whose step is over do this."""
         self._go_on = turn
 
     def together(self, jobs: Sequence[Callable[[], None]]) -> None:
@@ -78,7 +83,7 @@ class Threads(Stepping):
                 errors.put(None)
 
         for place, job in enumerate(jobs):
-            self._given[place].put(partial(run, job))
+            self._given[place].put((partial(run, job), False))
         for error in [errors.get() for _ in jobs]:
             if error is not None:
                 raise error
@@ -93,14 +98,17 @@ class Threads(Stepping):
         ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, _SLACK)
         given = self._given[place]
         while True:
-            step = given.get()
+            step, is_step = given.get()
+            if not is_step:
+                step()
+                continue
             try:
                 step()
             except BaseException as error:
                 self._error = error
             self._over[place] = True
             try:
-                self._go_on(place)
+                self._go_on()
             except BaseException:  # whoever waits at the bell will have it raised once more
                 self._bell.ring()
                 return

@@ -35,6 +35,7 @@ PQL = (
 )
 EXPERIMENTS = {
     "discrete actions": ("env=gym:CartPole-v1",),
+    "more values than are computed at once": ("env=gym:CartPole-v1", "rollout=64", "steps=1536"),
     "continuous actions, both normalisers": (
         "env=gym:Pendulum-v1",
         "normalise_observations=true",

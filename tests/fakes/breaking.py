@@ -36,7 +36,9 @@ class Breaking(Small):
 
     def observe(self) -> Observation:
         seen = super().observe()
-        if self.how == "misshapen" and self.tally.length == self.breaks_in[0]:
+        step, reset = self.breaks_in
+        now = self.tally.length == step if self.tally.length else self.resets == reset
+        if self.how == "misshapen" and now:
             seen["numbers"] = seen["numbers"][:, :1]  # which numpy would spread
         return seen
 

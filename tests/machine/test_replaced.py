@@ -42,6 +42,7 @@ CASES: dict[str, Experiment] = {
 
 LAYOUTS = {
     "inline": Machine(executors=2, stepping="turns"),
+    "inline, threads": Machine(executors=1, stepping="threads"),
     "actors and threads": Machine(executors=2, actors=1, stepping="threads"),
     "barrier": Machine(executors=1, actors=2, barrier=True, stepping="turns"),
 }

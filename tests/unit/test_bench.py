@@ -32,7 +32,7 @@ from hts_envs.contract import Place
 from hts_envs.registry import Spec, make, parse
 from hts_envs.sleeper import SleeperWorld
 
-ACTING = ["key", "gather", "network", "sampling", "write", "step", "digest", "book"]
+ACTING = ["key", "gather", "network", "sampling", "values", "write", "step", "digest", "book"]
 SHORT = Budget(steps=0.05, inference=0.02, learning=0.02)
 
 

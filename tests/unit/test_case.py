@@ -246,13 +246,16 @@ def test_what_dies_says_where(how: str, said: str) -> None:
         assert said in words(each.failure)
 
 
-@pytest.mark.parametrize("env", [f"{WORLD}?how=misshapen&step=5", f"{BATCH}?how=misshapen&step=5"])
-def test_what_is_shown_in_another_shape_raises_again(env: str) -> None:
+@pytest.mark.parametrize("env", [WORLD, BATCH])
+@pytest.mark.parametrize(
+    ("where", "name"), [("step=5", "step 5 of episode 0"), ("reset=1", "the reset of episode 0")]
+)
+def test_what_is_shown_in_another_shape_raises_again(env: str, where: str, name: str) -> None:
     """It stops a run, and a replay, though it could be spread over its place."""
-    case = stopped(env).case()
+    case = stopped(f"{env}?how=misshapen&{where}").case()
     found = replay(case, LIMIT)
     assert found.failure is not None
-    assert found.where.startswith("step 5 of episode 0")
+    assert found.where.startswith(name)
     for failure in (case.failure, found.failure):
         assert "numbers has the shape" in words(failure)
 

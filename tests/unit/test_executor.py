@@ -256,10 +256,10 @@ def test_threads_that_take_turns_step_as_turns_do() -> None:
     threads = Threads(3, bell)
     stage, plain = Stage(threads, inline=True), Stage(InTurn(), inline=True)
 
-    def advance(place: int | None) -> None:
-        while stage.executor.advance(place):
-            pass
-        if len(stage.reports) > stage.desk.may_begin:
+    def advance() -> None:
+        before = len(stage.reports)
+        stage.settle()
+        if len(stage.reports) > before:
             bell.ring()
 
     turns = Turns(advance)
@@ -279,7 +279,7 @@ def test_whatever_is_raised_in_a_turn_ends_them_all() -> None:
     bell = Doorbell()
     threads, taken = Threads(2, bell), SimpleQueue[str]()
 
-    def advance(_: int | None) -> None:
+    def advance() -> None:
         name = threading.current_thread().name
         taken.put(name)
         if name == "block 1":
@@ -328,8 +328,10 @@ def test_what_is_shown_in_another_shape_than_declared_is_refused() -> None:
     worlds = [Scripted(acts, 0) for acts in SCRIPTS[:3]] + [Misshapen([Act(50)])]
     stage = Stage(InTurn(), inline=True, worlds=worlds)
     stage.desk.may_begin = 0
-    with pytest.raises(ValueError, match=r"pair has the shape \(1, 1\); declared is \(1, 2\)"):
+    with pytest.raises(WorldFailed) as caught:
         stage.settle()
+    assert caught.value.replica == 3
+    assert str(caught.value.__cause__) == "pair has the shape (1, 1); declared is (1, 2)"
 
 
 def test_what_is_started_runs_in_its_own_thread() -> None:

@@ -20,6 +20,22 @@ def test_integers_and_arrays_give_the_same_key(parts: list[int]) -> None:
     assert alone.tobytes() == rows[:1].tobytes()
 
 
+KINDS = st.sampled_from(["int", "one", "rows"])
+PARTS = st.lists(st.tuples(KINDS, st.integers(-(2**63), 2**63 - 1)), min_size=1, max_size=5)
+
+
+@given(PARTS)
+def test_integers_before_between_and_behind_arrays_are_every_row_s(
+    parts: list[tuple[str, int]],
+) -> None:
+    """Negative ones, too: as they are in 64 bits."""
+    made = {"int": int, "one": lambda x: np.array([x]), "rows": lambda x: np.array([x, x, x])}
+    rows = fold_rows(*(made[kind](part) for kind, part in parts))
+    expected = fold(*(part for _, part in parts))
+    assert [int(row) for row in rows] == [expected] * len(rows)
+    assert len(rows) == (3 if "rows" in dict(parts) else 1)
+
+
 def test_keys_are_these_numbers() -> None:
     """A change of the mixing would change every digest: these literals stand in its way."""
     assert fold(0) == 16294208416658607535

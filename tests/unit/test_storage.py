@@ -217,6 +217,20 @@ def test_where_values_are_apart_those_of_a_whole_rollout_are_asked_at_its_end() 
     assert (last.act, last.behind, list(last.whole)) == (None, None, [everyone])
 
 
+@pytest.mark.parametrize("stack", [1, 3])
+def test_a_block_at_several_steps_is_its_rows_one_by_one(stack: int) -> None:
+    """Replica after replica, the steps of each in order."""
+    played = stage([[Act(2)], [Act(3, "truncated")], [Act(9)]], 5, stack)
+    *_, (storage, _) = played.play(2)
+    block = Rows(range(1, 3), range(1, 6))
+    assert block.replicas.tolist() == [1] * 5 + [2] * 5
+    assert block.steps.tolist() == [1, 2, 3, 4, 5] * 2
+    seen, alone = storage.gather(block), storage.gather(Rows(block.replicas, block.steps))
+    for name, array in seen.items():
+        np.testing.assert_array_equal(array, alone[name], strict=True)
+        assert len(array) == block.count == 10
+
+
 def test_questions_of_blocks_at_different_steps_are_one_batch() -> None:
     """Two replicas at step 1 and two at step 2 of a rollout: four actions, and the one value."""
     played = stage([[Act(1, "truncated"), Act(9)]] * 4, 3, 1)
