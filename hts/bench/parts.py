@@ -3,8 +3,8 @@
     key        the number that its action is drawn with
     gather     out of the storage, as the network sees it
     network    the answer
-    values     those of the rollout, where they are computed apart
     sampling   the action, with its probability
+    values     those of the rollout, where they are computed apart
     write      everything into the storage, and episodes' ends and begins
     step       the simulator
     digest     the hash of all of it

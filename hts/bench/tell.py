@@ -36,12 +36,13 @@ def _costs(costs: Costs, replicas: int) -> str:
     return (
         f"step {_us(step.mean)} (deviation {_us(step.deviation)}{waiting}), answer "
         f"{_us(costs.answer(replicas))} in batches of {replicas:,} and {_us(costs.answer(1))} "
-        f"alone{_questions(costs)}, learning {_us(costs.learning)}"
+        f"alone{_more(costs)}, learning {_us(costs.learning)}"
     )
 
 
-def _questions(costs: Costs) -> str:
-    """Short rollouts ask more than once for each step; values may be apart."""
+def _more(costs: Costs) -> str:
+    """What a sample asks besides: its value, where values are apart; more than once for a step, in
+    short rollouts."""
     if costs.values:
         return f", its value {_us(costs.values)}"
     return f" ({costs.questions:.3g} for each step)" if costs.questions > 1.02 else ""

@@ -36,21 +36,16 @@ class Columns:
 
 @dataclass(frozen=True)
 class Losses:
-    """Sums over rows; `total` is what is descended, the others are for people."""
+    """Sums over rows, of which one is descended: policy + weight * value - weight * entropy."""
 
     policy: Tensor
     value: Tensor
     entropy: Tensor
     log_ratio: Tensor  # of each row
-    weights: tuple[float, float]  # of value and entropy in the total
-
-    @property
-    def total(self) -> Tensor:
-        """What is descended, as a formula."""
-        return self.policy + self.weights[0] * self.value - self.weights[1] * self.entropy
+    weights: tuple[float, float]  # of value and of entropy
 
     def backward(self, rows: int) -> None:
-        """Add the gradient of `total / rows`, with the bits of that.
+        """Add the gradient of what is descended, divided by `rows`, with the bits of that formula.
 
         In a small net, arithmetic on single numbers takes as long as on columns: the weights of the
         three are worked out once. (`sums.backward(shares)` would import 40 MB of algebra.)
@@ -72,7 +67,7 @@ class Losses:
 
 @functools.cache
 def _shares(rows: int, weights: tuple[float, float], device: torch.device) -> Tensor:
-    """The gradients of `total / rows` with respect to policy, value and entropy."""
+    """The gradients of what is descended, by these rows: of policy, value and entropy."""
     one = torch.ones((), device=device) / rows
     return torch.stack((one, one * weights[0], -one * weights[1]))
 

@@ -194,7 +194,7 @@ class Block(ABC):
             observation[name][ended] = array
 
     def _hold(self, rows: Array, seen: Observation, places: Observation) -> None:
-        """Refuse what these rows show in another shape than a row of its place has."""
+        """Refuse what these rows begin with in another shape than a row of its place has."""
         for name, array in places.items():
             try:
                 as_declared(name, seen[name], (len(rows), *array.shape[1:]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
 
@@ -129,17 +130,14 @@ class WorldsBlock(LocalBlock):
         results: list[Step] = []
         try:
             for world, each in zip(self.worlds, action.copy(), strict=True):
-                results.append(world.step(each))  # one by one: their number says who raised
+                # One by one: their number says who raised.
+                results.append(_as_declared(world.step(each), frames, 1))
         except Exception as error:
             raise WorldFailed(self.replicas[len(results)]) from error
         seen, rewards, terminated, truncated, self._known = zip(*results, strict=True)
-        row = 0
-        try:
-            for name, array in frames.items():
-                for row, each in enumerate(seen):
-                    array[row] = as_declared(name, each[name], array.shape[1:])
-        except ValueError as error:
-            raise WorldFailed(self.replicas[row]) from error
+        for name, array in frames.items():
+            for row, each in enumerate(seen):
+                array[row] = each[name]
         reward = np.concatenate(rewards).reshape(len(rewards), -1)
         return BatchedStep(frames, reward, np.array(terminated), np.array(truncated), {})
 
@@ -158,7 +156,6 @@ class BatchedBlock(LocalBlock):
         super().__init__(replicas, taken, seed)
         assert world.replicas == len(replicas), "the world holds the block's replicas"
         self.world = world
-        self._rows = np.arange(len(replicas))
 
     def _reset(self, rows: Array) -> Observation:
         seeds = episode_seeds(self.seed, self._numbers[rows], self.episode[rows])
@@ -192,17 +189,27 @@ class BatchedBlock(LocalBlock):
 
     def _step(self, action: Array, frames: Observation) -> BatchedStep:
         try:
-            result = self.world.step(action.copy())
+            return _as_declared(self.world.step(action.copy()), frames, 0)
         except Exception as error:
             raise WorldFailed(self.replicas.start) from error
-        self._hold(self._rows, result.observation, frames)
-        return result
 
     def _facts(self, result: BatchedStep, row: int) -> dict[str, float]:
         return {name: float(array[row]) for name, array in result.facts.items()}
 
     def close(self) -> None:
         self.world.close()
+
+
+_Stepped = TypeVar("_Stepped", Step, BatchedStep)
+
+
+def _as_declared(step: _Stepped, frames: Observation, first: int) -> _Stepped:
+    """What a world shows and rewards, of the shape of its places from this axis on: 1 where it is
+    one replica's, 0 where it is that of all."""
+    for name, array in frames.items():
+        as_declared(name, step.observation[name], array.shape[first:])
+        as_declared("reward", step.reward, array.shape[first:2])
+    return step
 
 
 def _alone(seen: Observation) -> Observation:

@@ -239,17 +239,18 @@ class Supervisor:
             self._tell(slowest, now)
 
     def _tell(self, move: Move, now: float) -> None:
-        """Say once who is waited for, when that has taken longer than there is patience for, and
-        they do not go on when they are rung for: somebody who is stopped may have owed that."""
+        """Say once who is waited for, when that has taken longer than there is patience for.
+
+        Everybody is rung when half of it is over: who is stopped may have owed somebody a ring.
+        """
         place, child = (move.role, move.since), self._seat(move.role).child
-        if now - move.since <= self._machine.patience or place == self._told or child is None:
-            return
-        if place != self._rung:
+        patience, waited = self._machine.patience, now - move.since
+        if waited > patience / 2 and place != self._rung:
             self._rung = place
             self._memory.bells.ring_all()
-            return
-        self._told = place
-        _say(f"{move.role} has had {move.what} for {now - move.since:.0f} s; {child.doing()}")
+        if waited > patience and place != self._told and child is not None:
+            self._told = place
+            _say(f"{move.role} has had {move.what} for {waited:.0f} s; {child.doing()}")
 
     def _moves(self) -> Iterator[Move]:
         """Who has to move, if that is to get ready; nobody has to before that."""

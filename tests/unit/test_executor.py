@@ -323,15 +323,32 @@ class Misshapen(Scripted):
         return step
 
 
-def test_what_is_shown_in_another_shape_than_declared_is_refused() -> None:
+class Generous(Scripted):
+    """Rewards an agent that is not there."""
+
+    def step(self, action: Array) -> Step:
+        step = super().step(action)
+        return step._replace(reward=np.repeat(step.reward, 2))
+
+
+@pytest.mark.parametrize(
+    ("world", "sentence"),
+    [
+        (Misshapen, "pair has the shape (1, 1); declared is (1, 2)"),
+        (Generous, "reward has the shape (2,); declared is (1,)"),
+    ],
+)
+def test_what_has_another_shape_than_declared_is_refused(
+    world: type[Scripted], sentence: str
+) -> None:
     """It is not spread over the place of what should be there."""
-    worlds = [Scripted(acts, 0) for acts in SCRIPTS[:3]] + [Misshapen([Act(50)])]
+    worlds = [Scripted(acts, 0) for acts in SCRIPTS[:3]] + [world([Act(50)])]
     stage = Stage(InTurn(), inline=True, worlds=worlds)
     stage.desk.may_begin = 0
     with pytest.raises(WorldFailed) as caught:
         stage.settle()
     assert caught.value.replica == 3
-    assert str(caught.value.__cause__) == "pair has the shape (1, 1); declared is (1, 2)"
+    assert str(caught.value.__cause__) == sentence
 
 
 def test_what_is_started_runs_in_its_own_thread() -> None:

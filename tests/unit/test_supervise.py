@@ -1,7 +1,8 @@
-"""How many may die: a count and an hour, under a clock of the test's own."""
+"""How many may die, and when somebody is said to be waited for, under a clock of the test's own."""
 
 from __future__ import annotations
 
+import select
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from hts.config import Machine
 from hts.errors import RoleDied
-from hts.runtime import supervise
+from hts.runtime import supervise, watch
 from hts.runtime.assemble import plan
 from hts.runtime.shared import allocate
 from hts.runtime.supervise import Seat, Supervisor
@@ -42,6 +43,9 @@ class Mortal:
         self.is_ready = True
         return {"ready": True}
 
+    def doing(self) -> str:
+        return "it is stopped"
+
     def end(self) -> None:
         """There is no process."""
 
@@ -61,11 +65,11 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 @contextmanager
-def supervising(replacements: int) -> Iterator[Supervisor]:
+def supervising(replacements: int, patience: float = 0.0) -> Iterator[Supervisor]:
     """With an actor that is ready, and memory that is given back afterwards."""
     asked = experiment()
     found = plan(asked, parse(asked.env), "cpu")
-    machine = Machine(executors=1, actors=1, replacements=replacements, patience=0.0)
+    machine = Machine(executors=1, actors=1, replacements=replacements, patience=patience)
     memory = allocate(found.blueprint(machine))
     try:
         made = Supervisor(found, machine, memory, memory.view())
@@ -106,3 +110,24 @@ def test_so_many_may_die_in_an_hour(
                 supervisor.listen()
         assert supervisor.replaced == ["actor 0 failed: it was ended by SIGKILL"] * replaced
         assert capfd.readouterr().err.count("another one goes on in its place") == replaced
+
+
+def test_who_is_waited_for_is_rung_for_before_that_is_said(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Once each: all bells, when half the patience is over, and the sentence, when all of it is."""
+    monkeypatch.setattr(watch, "time", clock)
+    with supervising(0, patience=8.0) as supervisor:
+        monkeypatch.setattr(supervise, "wait_child", lambda *_: None)
+        supervisor._shared.desk.ask(0, 0, 0)
+        bell = supervisor._memory.bells.actors[0]
+        rung, told = [], []
+        for second in range(2, 22, 2):
+            clock.now = second
+            supervisor.listen()
+            if select.select([bell], [], [], 0)[0]:
+                bell.wait()
+                rung.append(second)
+            if "actor 0 has had to answer" in capfd.readouterr().err:
+                told.append(second)
+    assert (rung, told) == ([8], [12])
