@@ -38,6 +38,15 @@ def who(layout: Layout) -> tuple[Any, ...]:
     return (machine.executors, machine.actors, machine.blocks, machine.stepping)
 
 
+def has_a_thread_each(layout: Layout) -> bool:
+    """Whether each of four replicas has a thread; how many executors share them depends on how busy
+    this machine was while it was measured."""
+    machine = layout.machine
+    assert isinstance(machine.executors, int)
+    assert isinstance(machine.blocks, int)
+    return machine.stepping == "threads" and machine.executors * machine.blocks == 4
+
+
 def test_steps_that_compute_share_the_cores() -> None:
     """Football: two executors without actors, for 2.2 + 0.2 ms are longer than learning's 0.9."""
     football = costs(2.2e-3, answer=0.2e-3, learning=0.9e-3)
@@ -83,10 +92,8 @@ def test_beside_a_replay_steps_that_wait_get_a_thread_each_too() -> None:
     assert who(found) == (1, 0, 16, "threads")
     assert who(choose(Machine(), asked, There(cores=4), costs(5e-3))) == (2, 0, 1, "turns")
     sleeper = Experiment(env="sleeper:?control=number&mean=2", algo=PQL(batch=8), replicas=4)
-    assert who(auto(plan(sleeper, parse(sleeper.env), "cpu"), parse(sleeper.env), Machine())) == (
-        *(1, 0, 4),
-        "threads",
-    )
+    spec = parse(sleeper.env)
+    assert has_a_thread_each(auto(plan(sleeper, spec, "cpu"), spec, Machine()))
 
 
 def test_steps_that_wait_get_a_thread_each() -> None:
@@ -153,8 +160,7 @@ def looked(env: str, **asked: Any) -> Layout:
 
 def test_a_sleeper_is_found_out() -> None:
     """A world that sleeps is measured as one that waits."""
-    found = looked("sleeper:?mean=5")
-    assert (found.machine.stepping, found.machine.blocks) == ("threads", 4)
+    assert has_a_thread_each(looked("sleeper:?mean=5"))
 
 
 def test_a_burner_is_found_out() -> None:
