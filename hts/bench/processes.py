@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -14,8 +15,9 @@ def family(pid: int) -> list[int]:
     """The process and everything that it has started, directly or not."""
     found = [pid]
     for parent in found:
-        for task in Path(f"/proc/{parent}/task").glob("*/children"):
-            found += map(int, _read(task).split())
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has ended while it was looked at
+            for task in Path(f"/proc/{parent}/task").glob("*/children"):
+                found += map(int, _read(task).split())
     return found
 
 

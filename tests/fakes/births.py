@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 from hts.runtime import nursery
@@ -30,8 +31,11 @@ def _is_from_there(pid: int) -> bool:
 
 def children_of(parent: int) -> set[int]:
     """The processes whose parent this one is."""
-    tasks = Path(f"/proc/{parent}/task").glob("*/children")
-    return {int(pid) for task in tasks for pid in task.read_text().split()}
+    found: set[int] = set()
+    for task in Path(f"/proc/{parent}/task").glob("*/children"):
+        with suppress(FileNotFoundError, ProcessLookupError):  # a thread that has ended
+            found |= set(map(int, task.read_text().split()))
+    return found
 
 
 def own_bytes(pid: int) -> int:
