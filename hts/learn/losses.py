@@ -1,11 +1,16 @@
-"""Losses of some rows: sums, so that those of the shards of a minibatch can be added."""
+"""Losses of some rows: sums, so that those of the shards of a minibatch can be added.
+
+Their gradients by a policy's answer are formulas, too, with the bits of autograd's: that walks
+over fifty nodes for them, and in a small net takes longer than everything else.
+"""
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -34,6 +39,13 @@ class Columns:
             assert column.shape == rows, "one number for each row"
 
 
+class Slopes(NamedTuple):
+    """The gradient of what is descended, by a policy's answer to each row."""
+
+    head: Tensor
+    value: Tensor
+
+
 @dataclass(frozen=True)
 class Losses:
     """Sums over rows, of which one is descended: policy + weight * value - weight * entropy."""
@@ -42,22 +54,6 @@ class Losses:
     value: Tensor
     entropy: Tensor
     log_ratio: Tensor  # of each row
-    weights: tuple[float, float]  # of value and of entropy
-
-    def backward(self, rows: int) -> None:
-        """Add the gradient of what is descended, divided by `rows`, with the bits of that formula.
-
-        In a small net, arithmetic on single numbers takes as long as on columns: the weights of the
-        three are worked out once. (`sums.backward(shares)` would import 40 MB of algebra.)
-        """
-        sums = torch.stack((self.policy, self.value, self.entropy))
-        shares = _shares(rows, self.weights, self.policy.device)
-        torch.dot(sums, shares).backward()  # type: ignore[no-untyped-call]
-
-    def detached(self) -> Losses:
-        """The same numbers, without what they were made of."""
-        sums = (self.policy.detach(), self.value.detach(), self.entropy.detach())
-        return Losses(*sums, self.log_ratio, self.weights)
 
     @property
     def ratio_error(self) -> Tensor:
@@ -65,11 +61,20 @@ class Losses:
         return (self.log_ratio.exp() - 1.0).abs().max()
 
 
-@functools.cache
-def _shares(rows: int, weights: tuple[float, float], device: torch.device) -> Tensor:
-    """The gradients of what is descended, by these rows: of policy, value and entropy."""
-    one = torch.ones((), device=device) / rows
-    return torch.stack((one, one * weights[0], -one * weights[1]))
+class Shares(NamedTuple):
+    """What of a row's policy, value and entropy is descended, where that is a mean over rows."""
+
+    policy: float
+    value: float
+    entropy: float
+
+    @staticmethod
+    def of(config: A2C | PPO, rows: int) -> Shares:
+        """float32, as all that they are multiplied with."""
+        one = np.float32(1.0) / np.float32(rows)
+        value = one * np.float32(config.value_coefficient)
+        entropy = one * np.float32(config.entropy_coefficient)
+        return Shares(float(one), float(value), float(entropy))
 
 
 def told(losses: Sequence[Losses], clip: float | None) -> Tensor:
@@ -90,39 +95,57 @@ TOLD = ("policy_loss", "value_loss", "entropy", "kl", "clip_fraction")
 """What an update says about itself, for each row."""
 
 
-def a2c_loss(config: A2C, actions: Distribution, answer: Answer, columns: Columns) -> Losses:
+Descended: TypeAlias = tuple[Losses, Slopes]
+
+
+def a2c_loss(
+    config: A2C, actions: Distribution, answer: Answer, columns: Columns, rows: int
+) -> Descended:
     """Policy gradient with advantages, squared error of values, entropy bonus."""
-    log_prob = actions.log_prob(answer.head, columns.action)
-    policy = -(log_prob * columns.advantage).sum()
-    value = (answer.value - columns.target).square().sum()
-    entropy = _entropy(config, actions, answer.head)
-    log_ratio = (log_prob - columns.log_prob).detach()
-    return Losses(policy, value, entropy, log_ratio, _weights(config))
+    said, share = actions.judged(answer.head, columns.action), Shares.of(config, rows)
+    error = answer.value - columns.target
+    losses = Losses(
+        policy=-(said.log_prob * columns.advantage).sum(),
+        value=error.square().sum(),
+        entropy=said.entropy.sum(),
+        log_ratio=said.log_prob - columns.log_prob,
+    )
+    head = said.back(columns.advantage * -share.policy, -share.entropy)
+    return losses, Slopes(head, error * (2.0 * share.value))
 
 
-def ppo_loss(config: PPO, actions: Distribution, answer: Answer, columns: Columns) -> Losses:
+def ppo_loss(
+    config: PPO, actions: Distribution, answer: Answer, columns: Columns, rows: int
+) -> Descended:
     """Clipped surrogate, half the squared error of values (clipped if asked), entropy bonus."""
-    log_ratio = actions.log_prob(answer.head, columns.action) - columns.log_prob
+    said, share = actions.judged(answer.head, columns.action), Shares.of(config, rows)
+    log_ratio = said.log_prob - columns.log_prob
     ratio = log_ratio.exp()
-    clipped = ratio.clamp(1.0 - config.clip, 1.0 + config.clip)
-    policy = -torch.minimum(ratio * columns.advantage, clipped * columns.advantage).sum()
-    value = 0.5 * _value_error(config, answer.value, columns).sum()
-    entropy = _entropy(config, actions, answer.head)
-    return Losses(policy, value, entropy, log_ratio.detach(), _weights(config))
+    free = ratio * columns.advantage
+    held = ratio.clamp(1.0 - config.clip, 1.0 + config.clip) * columns.advantage
+    error, slope = _value_error(config, answer.value, columns, share.value)
+    losses = Losses(
+        policy=-torch.minimum(free, held).sum(),
+        value=0.5 * error.sum(),
+        entropy=said.entropy.sum(),
+        log_ratio=log_ratio,
+    )
+    # A row whose ratio is held pushes no further; all others do, and so does what is no number.
+    pushes = (columns.advantage * -share.policy).mul_(ratio).masked_fill_(free > held, 0.0)
+    return losses, Slopes(said.back(pushes, -share.entropy), slope)
 
 
-def _weights(config: A2C | PPO) -> tuple[float, float]:
-    return config.value_coefficient, config.entropy_coefficient
-
-
-def _entropy(config: A2C | PPO, actions: Distribution, head: Tensor) -> Tensor:
-    """Where it is no part of what is descended, no gradient is computed only to be times 0."""
-    return actions.entropy(head if config.entropy_coefficient else head.detach()).sum()
-
-
-def _value_error(config: PPO, value: Tensor, columns: Columns) -> Tensor:
-    error = (value - columns.target).square()
+def _value_error(
+    config: PPO, value: Tensor, columns: Columns, share: float
+) -> tuple[Tensor, Tensor]:
+    """The squared error of each row, and the slope of half of it, of which this is the share."""
+    away = value - columns.target
+    error, slope = away.square(), away * share
     if config.value_clip is None:
-        return error
-    near = columns.value + (value - columns.value).clamp(-config.value_clip, config.value_clip)
-    return torch.maximum(error, (near - columns.target).square())
+        return error, slope
+    moved = value - columns.value
+    near = columns.value + moved.clamp(-config.value_clip, config.value_clip) - columns.target
+    held = near.square()
+    held_slope = near.mul_(share).masked_fill_(moved.abs() > config.value_clip, 0.0)
+    slope = torch.where(error == held, 0.5 * (slope + held_slope), slope)
+    return torch.maximum(error, held), torch.where(error < held, held_slope, slope)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import TypeAlias
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -19,6 +20,21 @@ from hts_envs.contract import Array, Box, Discrete, MultiDiscrete, Space
 
 Drawn: TypeAlias = tuple[Array, Array]
 """The action of each row, and its log-probability."""
+
+
+def weigh(numbers: Tensor, slopes: Tensor) -> Tensor:
+    """One number, of which these are the slopes. (To give slopes to autograd itself would import
+    40 MB of algebra.)"""
+    return torch.dot(numbers.flatten(), slopes.flatten())
+
+
+class Judged(NamedTuple):
+    """What a distribution says about each row's action."""
+
+    log_prob: Tensor
+    entropy: Tensor
+    back: Callable[[Tensor, float], Tensor]
+    """The slope of the head, where log-probabilities have these slopes, and entropies all that."""
 
 
 class Distribution(ABC):
@@ -44,6 +60,19 @@ class Distribution(ABC):
     def entropy(self, head: Tensor) -> Tensor:
         """Entropy of each row, in nats: (rows,)."""
 
+    def judged(self, head: Tensor, action: Tensor) -> Judged:
+        """Both, and their way back."""
+        leaf = head.detach().requires_grad_()
+        log_prob, entropy = self.log_prob(leaf, action), self.entropy(leaf)
+
+        def back(of_log_prob: Tensor, of_entropy: float) -> Tensor:
+            weighed = weigh(log_prob, of_log_prob)
+            if of_entropy:  # no gradient is computed only to be times 0
+                weighed = weighed + weigh(entropy, torch.full_like(entropy, of_entropy))
+            return torch.autograd.grad(weighed, leaf)[0]
+
+        return Judged(log_prob.detach(), entropy.detach(), back)
+
 
 class Categorical(Distribution):
     """One of n actions."""
@@ -65,6 +94,31 @@ class Categorical(Distribution):
     def entropy(self, head: Tensor) -> Tensor:
         logs = torch.log_softmax(head, -1)
         return -(logs.exp() * logs).sum(-1)
+
+    def judged(self, head: Tensor, action: Tensor) -> Judged:
+        logs, taken = torch.log_softmax(head.detach(), -1), action[:, None]
+        chances = logs.exp()
+        weighed = chances * logs
+
+        def back(of_log_prob: Tensor, of_entropy: float) -> Tensor:
+            chosen = torch.zeros_like(logs).scatter_add_(-1, taken, of_log_prob[:, None])
+            found = _behind_softmax(chosen, logs)
+            if of_entropy:
+                found += _behind_softmax(
+                    (logs * -of_entropy) * chances + chances * -of_entropy, logs
+                )
+            return found
+
+        return Judged(logs.gather(-1, taken).squeeze(-1), -weighed.sum(-1), back)
+
+
+def _behind_softmax(slopes: Tensor, logs: Tensor) -> Tensor:
+    """Slopes of what `logs` are the normalised logarithms of."""
+    found: Tensor = _LOG_SOFTMAX_BACKWARD(slopes, logs, -1, logs.dtype)
+    return found
+
+
+_LOG_SOFTMAX_BACKWARD = torch.ops.aten._log_softmax_backward_data.default
 
 
 class MultiCategorical(Distribution):

@@ -54,6 +54,18 @@ class Linear(Direct, nn.Linear):
         return functional.linear(rows, self.weight, self.bias)
 
 
+def add_gradient(parameter: Tensor, gradient: Tensor) -> None:
+    """As torch does it: onto what is there."""
+    assert parameter.grad is not None, "it has a place in the flat gradient"
+    parameter.grad.add_(gradient)
+
+
+def add_linear(weight: Tensor, bias: Tensor, seen: Tensor, slope: Tensor) -> None:
+    """Add the gradient of `functional.linear`, by the slope of what it has made."""
+    add_gradient(weight, slope.t().mm(seen))
+    add_gradient(bias, slope.sum(0))
+
+
 class WideLinear(Direct, nn.Linear):
     """`nn.Linear` of rows, with parameters as they are or narrowed to the type of the rows."""
 

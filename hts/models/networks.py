@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import TypeAlias
 
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from hts.config import Conv, Impala, Mlp
-from hts.models.layers import Convolution, Direct, WideLinear
+from hts.models.layers import Convolution, Direct, WideLinear, add_linear
 from hts.models.sparse import SparseConv2d
 from hts_envs.contract import Box, Discrete, Space
 
@@ -21,11 +21,20 @@ _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "elu": functional.elu,  # in place, its gradient is of other bits
 }
 
+_SLOPES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "tanh": torch.ops.aten.tanh_backward.default,
+    "relu": lambda slope, made: torch.ops.aten.threshold_backward.default(slope, made, 0),
+}
+"""Slopes in front of an activation, from those behind it and what it has made."""
+
 _ROWS_OF_NUMBERS = 2
 """Axes."""
 
 Stack: TypeAlias = list[tuple[Tensor, Tensor]]
 """Weight and bias of each layer, first to last."""
+
+Trace: TypeAlias = list[Tensor]
+"""What each layer of a stack has seen, first to last, and what the last one made of it."""
 
 
 def activation(name: str) -> Callable[[Tensor], Tensor]:
@@ -64,6 +73,8 @@ class Dense(Direct):
         self.together = self.features * (1 if config.shared or not config.hidden else 2)
         self.is_shared = config.shared
         self._activation = _ACTIVATIONS[config.activation]
+        self._slope = _SLOPES.get(config.activation)
+        self.has_slopes = self._slope is not None
         self._stacks = _parameters(self.policy), _parameters(self.value)
 
     def forward(self, vector: Tensor) -> tuple[Tensor, Tensor]:
@@ -82,6 +93,33 @@ class Dense(Direct):
         for weight, bias in stack:
             rows = self._activation(functional.linear(rows, weight, bias))
         return rows
+
+    def traces(self, vector: Tensor) -> list[Trace]:
+        """All that `back` needs, for each stack that there is."""
+        stacks = self._stacks[: 1 if self.is_shared else 2]
+        return [self._trace(stack, vector) for stack in stacks]
+
+    def _trace(self, stack: Stack, rows: Tensor) -> Trace:
+        trace = [rows]
+        for weight, bias in stack:
+            trace.append(self._activation(functional.linear(trace[-1], weight, bias)))
+        return trace
+
+    def back(self, traces: Sequence[Trace], for_policy: Tensor, for_value: Tensor) -> None:
+        """Add the gradient that slopes of the features make."""
+        if self.is_shared:
+            self._back(self._stacks[0], traces[0], for_policy + for_value)
+            return
+        self._back(self._stacks[0], traces[0], for_policy)
+        self._back(self._stacks[1], traces[1], for_value)
+
+    def _back(self, stack: Stack, trace: Trace, slope: Tensor) -> None:
+        assert self._slope is not None, "a trace can be followed back"
+        for number in reversed(range(len(stack))):
+            slope = self._slope(slope, trace[number + 1])
+            add_linear(*stack[number], trace[number], slope)
+            if number:
+                slope = slope.mm(stack[number][0])
 
 
 def _dense(config: Mlp, inputs: int) -> nn.ModuleList:

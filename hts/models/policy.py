@@ -9,7 +9,8 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple
+from functools import partial
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -17,11 +18,11 @@ from torch import Tensor, nn
 
 from hts.config import PQL, Conv, Experiment, Impala, Mlp
 from hts.determinism.keys import Purpose, key
-from hts.models.distributions import Distribution, distribution
+from hts.models.distributions import Distribution, distribution, weigh
 from hts.models.exploring import Deterministic, Stochastic, Taught
 from hts.models.flat import ALIGNMENT, Flat
-from hts.models.layers import Direct, Joined, Linear, WideLinear, packable
-from hts.models.networks import Convolutions, Dense, Residual, vectors
+from hts.models.layers import Direct, Joined, Linear, WideLinear, add_gradient, add_linear, packable
+from hts.models.networks import Convolutions, Dense, Residual, Trace, vectors
 from hts.models.recurrent import Cell, make_cell
 from hts.models.spaces import is_image, policy_fields, vector_width
 from hts_envs.contract import Array, Box, Observation, Space, Spaces
@@ -35,6 +36,24 @@ class Answer(NamedTuple):
     head: Tensor
     value: Tensor
     state: Tensor | None = None
+
+    def alone(self) -> Answer:
+        """The same numbers, without what they were made of."""
+        return Answer(self.head.detach(), self.value.detach())
+
+
+Back: TypeAlias = Callable[[Tensor, Tensor], None]
+"""Adds what slopes of an answer's head and value make of the parameters' gradient."""
+
+
+def by_autograd(answer: Answer) -> Back:
+    """The way back through what torch has seen."""
+
+    def back(head: Tensor, value: Tensor) -> None:
+        weighed = weigh(answer.head, head) + weigh(answer.value, value)
+        weighed.backward()  # type: ignore[no-untyped-call]
+
+    return back
 
 
 class Network(Direct):
@@ -104,6 +123,29 @@ class Network(Direct):
         assert self.value is not None, "it has a head for this"
         found: Tensor = self.value(self.torso.for_value(self._numbers(observation)))
         return found.squeeze(-1)
+
+    def learnt(self, observation: dict[str, Tensor]) -> tuple[Answer, Back]:
+        """The answer to each row, and its way back: by hand where all layers are dense, with the
+        bits of autograd's, which in a small net takes as long as the layers."""
+        if not (isinstance(self.torso, Dense) and self.torso.has_slopes) or self.cell is not None:
+            answer = self(observation)
+            return answer.alone(), by_autograd(answer)
+        with torch.no_grad():
+            traces = self.torso.traces(self._numbers(observation))
+            answer = self._said(traces[0][-1], traces[-1][-1])
+        return answer, partial(self._back, traces)
+
+    @torch.no_grad()
+    def _back(self, traces: list[Trace], head: Tensor, value: Tensor) -> None:
+        assert isinstance(self.torso, Dense), "it has kept traces"
+        assert self.value is not None, "it has a head for this"
+        if free := self.distribution.scale_free:
+            head, deviations = torch.split(head, [head.shape[1] - free, free], -1)
+            add_gradient(self.deviation, deviations.sum(0))
+        value = value.unsqueeze(-1)
+        add_linear(self.policy.weight, self.policy.bias, traces[0][-1], head)
+        add_linear(self.value.weight, self.value.bias, traces[-1][-1], value)
+        self.torso.back(traces, head.mm(self.policy.weight), value.mm(self.value.weight))
 
     def unroll(self, observation: dict[str, Tensor], state: Tensor, begins: Array) -> Answer:
         """The answer to rows of (sequence, step, agent), the steps one after the other."""
@@ -206,6 +248,13 @@ class Policy(Flat[Network]):
             for network, agents in self._networks()
         ]
         return _interleaved(answers)
+
+    def learnt(self, observation: Observation) -> tuple[Answer, Back]:
+        """The answer of a policy without a memory, and what adds its gradient."""
+        if self.parts == 1:
+            return self.network.learnt(self._rows(observation, slice(None), 2))
+        answer = self.answer(observation)
+        return answer.alone(), by_autograd(answer)
 
     def head(self, observation: Observation, state: Array | None = None) -> Tensor:
         """The head of `answer`."""

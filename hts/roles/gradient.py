@@ -7,12 +7,12 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from hts.config import A2C, PPO, PQL, Experiment
-from hts.learn.losses import Columns, Losses, a2c_loss, ppo_loss
+from hts.learn.losses import Columns, Descended, Losses, a2c_loss, ppo_loss
 from hts.learn.normalise import ObservationScale
 from hts.memory.storage import Rows, Storage
-from hts.models.policy import Answer, Policy
+from hts.models.policy import Answer, Back, Policy, by_autograd
 from hts.roles.sharded import Sharded
-from hts_envs.contract import Array
+from hts_envs.contract import Array, Observation
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,15 @@ class Seen:
         answer, said = self._answer(policy, padded), len(rows) * policy.agents
         return Answer(answer.head[:said], answer.value[:said])
 
+    def learnt(self, policy: Policy, rows: Array) -> tuple[Answer, Back]:
+        """The same, and what adds its gradient to the policy's."""
+        if policy.state_size or -(len(rows) // self.length) % self.padding:
+            answer = self.answer(policy, rows)
+            return answer.alone(), by_autograd(answer)
+        return policy.learnt(self._shown(rows)[1])
+
     def _answer(self, policy: Policy, rows: Array) -> Answer:
-        places = Rows(*np.divmod(rows, self.storage.sizes.steps))
-        seen = self.scale.apply(self.storage.gather(places))
+        places, seen = self._shown(rows)
         if not policy.state_size:
             return policy.answer(seen)
         whole = (-1, self.length)
@@ -49,6 +55,10 @@ class Seen:
         first = (places.replicas[:: self.length], places.steps[:: self.length])
         begins = self.storage.age[places.replicas, places.steps].reshape(whole) == 0
         return policy.unroll(sequences, self.storage.state[first], begins)
+
+    def _shown(self, rows: Array) -> tuple[Rows, Observation]:
+        places = Rows(*np.divmod(rows, self.storage.sizes.steps))
+        return places, self.scale.apply(self.storage.gather(places))
 
 
 @dataclass(frozen=True)
@@ -91,17 +101,17 @@ class Gradients:
         self._policy.gradient.zero_()
 
         def backward(policy: Policy, shard: Minibatch) -> Losses:
-            losses = self._losses(policy, shard)
-            losses.backward(rows)
+            answer, back = shard.seen.learnt(policy, shard.rows)
+            losses, slopes = self._descended(policy, answer, shard.columns, rows)
+            back(*slopes)
             return losses
 
         return self._sharded.add(minibatch.shards(self._shards), backward)
 
-    def _losses(self, policy: Policy, shard: Minibatch) -> Losses:
-        answer, actions = shard.seen.answer(policy, shard.rows), policy.distribution
+    def _descended(self, policy: Policy, answer: Answer, columns: Columns, rows: int) -> Descended:
         if isinstance(self._algo, PPO):
-            return ppo_loss(self._algo, actions, answer, shard.columns)
-        return a2c_loss(self._algo, actions, answer, shard.columns)
+            return ppo_loss(self._algo, policy.distribution, answer, columns, rows)
+        return a2c_loss(self._algo, policy.distribution, answer, columns, rows)
 
     def close(self) -> None:
         """End the threads."""

@@ -158,7 +158,7 @@ class Learner:
                 if first is None:
                     first = torch.stack([loss.ratio_error for loss in losses]).max()
                 if epoch == epochs - 1:
-                    last += [each.detached() for each in losses]
+                    last += losses
                     norms.append(norm)
         assert first is not None, "an update has an epoch and a minibatch"
         means = (told(last, clip) / len(learning.columns["value"])).tolist()

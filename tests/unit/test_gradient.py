@@ -16,7 +16,7 @@ from hts.config import A2C, PPO, Conv, Experiment, Mlp
 from hts.machine import Sizes
 from hts.memory.storage import Storage
 from hts.memory.versions import Version
-from hts.models.policy import Policy, initial_parameters
+from hts.models.policy import Policy, by_autograd, initial_parameters
 from hts.roles.gradient import Gradients, Seen
 from hts.roles.learner import Learner
 from hts_envs.contract import Array, Box, Discrete, Spaces
@@ -113,6 +113,35 @@ def test_shards_are_added_in_their_order(workers: int) -> None:
     gradients.close()
     assert torch.equal(policy.gradient, ((each[0] + each[1]) + each[2]) + each[3])
     assert not torch.equal(policy.gradient, ((each[3] + each[2]) + each[1]) + each[0])
+
+
+@pytest.mark.parametrize("activation", ["tanh", "relu", "elu"])
+@pytest.mark.parametrize("hidden", [(), (33,), (64, 64), (5, 1, 7)], ids=str)
+@pytest.mark.parametrize("shared", [False, True], ids=["apart", "shared"])
+@pytest.mark.parametrize("action", [Discrete(3), Box((2,))], ids=["choice", "numbers"])
+@pytest.mark.parametrize("rows", [1, 16, 51])
+def test_the_way_back_through_dense_layers_is_autograd_s(
+    activation: Any, hidden: tuple[int, ...], shared: bool, action: Any, rows: int
+) -> None:
+    """Bit for bit, on top of a gradient that is there already."""
+    one = asked(model=Mlp(hidden=hidden, activation=activation, shared=shared))
+    policy = Policy(one, Spaces({"observation": VECTOR}, action))
+    policy.load(initial_parameters(policy, 3))
+    drawn = np.random.default_rng(rows)
+    seen = {"observation": drawn.normal(size=(rows, 1, 5)).astype(np.float32)}
+    gradients = []
+    for by_hand in (True, False):
+        if by_hand:
+            answer, back = policy.learnt(seen)
+        else:
+            answer = policy.answer(seen)
+            back = by_autograd(answer)
+        slopes = (torch.cos(9.0 * numbers.detach()) for numbers in (answer.head, answer.value))
+        policy.gradient.fill_(0.125)
+        back(*slopes)
+        gradients.append((answer.head.detach(), answer.value.detach(), policy.gradient.clone()))
+    for found, expected in zip(*gradients, strict=True):
+        assert torch.equal(found, expected)
 
 
 def test_an_error_in_a_worker_is_raised_by_the_update() -> None:

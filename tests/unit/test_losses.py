@@ -12,10 +12,18 @@ from torch import Tensor
 
 from hts.config import A2C, PPO
 from hts.learn.losses import TOLD, Columns, Losses, a2c_loss, ppo_loss, told
-from hts.models.distributions import Categorical
+from hts.models.distributions import (
+    Categorical,
+    Distribution,
+    Gaussian,
+    MultiCategorical,
+    Squashed,
+)
 from hts.models.policy import Answer
+from hts_envs.contract import Box
 
 ROWS, ACTIONS = 24, 5
+LOSSES: dict[str, Any] = {"a2c": a2c_loss, "ppo": ppo_loss}
 
 
 def rows(seed: int = 0, count: int = ROWS, actions: int = ACTIONS) -> tuple[Answer, Columns]:
@@ -26,12 +34,12 @@ def rows(seed: int = 0, count: int = ROWS, actions: int = ACTIONS) -> tuple[Answ
     action = torch.randint(actions, (count,), generator=generator)
     log_prob = Categorical(actions).log_prob(head, action) + 0.3 * columns[0]
     learnt = Columns(action, log_prob, columns[1], columns[2], columns[3])
-    return Answer(head.requires_grad_(), columns[4].clone().requires_grad_()), learnt
+    return Answer(head, columns[4].clone()), learnt
 
 
 def logs(answer: Answer, row: int) -> list[float]:
     """The log-probabilities of a row, in Python's own floats."""
-    head = [float(x) for x in answer.head[row].detach()]
+    head = [float(x) for x in answer.head[row]]
     whole = math.log(sum(math.exp(x) for x in head))
     return [x - whole for x in head]
 
@@ -40,7 +48,7 @@ def slow_a2c(config: A2C, answer: Answer, learnt: Columns) -> float:
     total = 0.0
     for row in range(len(learnt.action)):
         each = logs(answer, row)
-        value, target = float(answer.value[row].detach()), float(learnt.target[row])
+        value, target = float(answer.value[row]), float(learnt.target[row])
         advantage = float(learnt.advantage[row])
         entropy = -sum(math.exp(x) * x for x in each)
         total += -each[int(learnt.action[row])] * advantage
@@ -56,7 +64,7 @@ def slow_ppo(config: PPO, answer: Answer, learnt: Columns) -> float:
         ratio = math.exp(each[int(learnt.action[row])] - float(learnt.log_prob[row]))
         advantage = float(learnt.advantage[row])
         near = min(max(ratio, 1 - config.clip), 1 + config.clip)
-        value, target = float(answer.value[row].detach()), float(learnt.target[row])
+        value, target = float(answer.value[row]), float(learnt.target[row])
         error = (value - target) ** 2
         if config.value_clip is not None:
             old = float(learnt.value[row])
@@ -68,14 +76,10 @@ def slow_ppo(config: PPO, answer: Answer, learnt: Columns) -> float:
     return total
 
 
-def descended(losses: Losses) -> Tensor:
+def total(config: A2C | PPO, losses: Losses) -> float:
     """The formula."""
-    for_value, for_entropy = losses.weights
-    return losses.policy + for_value * losses.value - for_entropy * losses.entropy
-
-
-def total(losses: Losses) -> float:
-    return float(descended(losses).detach())
+    value, entropy = config.value_coefficient, config.entropy_coefficient
+    return float(losses.policy + value * losses.value - entropy * losses.entropy)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -83,8 +87,10 @@ def test_a2c_is_its_formula(seed: int) -> None:
     """float32 sums of two dozen terms near 1 against float64: a few units of 1e-7 each."""
     answer, learnt = rows(seed)
     config = A2C(value_coefficient=0.7, entropy_coefficient=0.3)
-    found = total(a2c_loss(config, Categorical(ACTIONS), answer, learnt))
-    assert found == pytest.approx(slow_a2c(config, answer, learnt), rel=1e-5, abs=1e-4)
+    losses, _ = a2c_loss(config, Categorical(ACTIONS), answer, learnt, 1)
+    assert total(config, losses) == pytest.approx(
+        slow_a2c(config, answer, learnt), rel=1e-5, abs=1e-4
+    )
 
 
 @pytest.mark.parametrize("value_clip", [None, 0.2])
@@ -93,18 +99,20 @@ def test_ppo_is_its_formula(seed: int, value_clip: float | None) -> None:
     """The same for PPO, with values clipped and not."""
     answer, learnt = rows(seed)
     config = PPO(clip=0.15, value_clip=value_clip, value_coefficient=0.7, entropy_coefficient=0.3)
-    found = total(ppo_loss(config, Categorical(ACTIONS), answer, learnt))
-    assert found == pytest.approx(slow_ppo(config, answer, learnt), rel=1e-5, abs=1e-4)
+    losses, _ = ppo_loss(config, Categorical(ACTIONS), answer, learnt, 1)
+    assert total(config, losses) == pytest.approx(
+        slow_ppo(config, answer, learnt), rel=1e-5, abs=1e-4
+    )
 
 
 def one(ratio: float, advantage: float, value: float = 0.0) -> tuple[Answer, Columns]:
     """One row of two equally likely actions, with the ratio and the value as asked."""
-    head = torch.zeros(1, 2, requires_grad=True)
+    head = torch.zeros(1, 2)
     old = torch.tensor([math.log(0.5 / ratio)])
     zero, target = torch.zeros(1), torch.tensor([3.0])
     action, advantages = torch.tensor([0]), torch.tensor([advantage])
     learnt = Columns(action, old, zero, advantages, target)
-    return Answer(head, torch.tensor([value], requires_grad=True)), learnt
+    return Answer(head, torch.tensor([value])), learnt
 
 
 @pytest.mark.parametrize(
@@ -122,12 +130,10 @@ def test_the_clipped_surrogate(ratio: float, advantage: float, loss: float, push
     """Its value and whether it pushes, by literal numbers, on each side of each bound."""
     answer, learnt = one(ratio, advantage)
     config = PPO(clip=0.2, value_coefficient=0.0, entropy_coefficient=0.0)
-    found = ppo_loss(config, Categorical(2), answer, learnt)
-    found.backward(1)
-    assert float(found.policy.detach()) == pytest.approx(loss, rel=1e-6)
-    assert answer.head.grad is not None
-    assert bool((answer.head.grad != 0).any()) == pushes
-    sums = dict(zip(TOLD, told([found.detached()], config.clip).tolist(), strict=True))
+    found, slopes = ppo_loss(config, Categorical(2), answer, learnt, 1)
+    assert float(found.policy) == pytest.approx(loss, rel=1e-6)
+    assert bool((slopes.head != 0).any()) == pushes
+    sums = dict(zip(TOLD, told([found], config.clip).tolist(), strict=True))
     assert sums["clip_fraction"] == (abs(ratio - 1) > 0.2)
     assert sums["policy_loss"] == pytest.approx(loss, rel=1e-6)
     assert sums["kl"] == pytest.approx(ratio - 1 - math.log(ratio), abs=1e-6)
@@ -146,8 +152,8 @@ def test_the_clipped_surrogate(ratio: float, advantage: float, loss: float, push
 def test_value_clipping(clip: float | None, value: float, loss: float) -> None:
     """Old value 0, target 3: literal numbers on each side of the bound."""
     answer, learnt = one(1.0, 0.0, value)
-    found = ppo_loss(PPO(value_clip=clip), Categorical(2), answer, learnt)
-    assert float(found.value.detach()) == pytest.approx(loss, rel=1e-6)
+    found, _ = ppo_loss(PPO(value_clip=clip), Categorical(2), answer, learnt, 1)
+    assert float(found.value) == pytest.approx(loss, rel=1e-6)
 
 
 def quiet(count: int) -> Columns:
@@ -157,23 +163,23 @@ def quiet(count: int) -> Columns:
     return Columns(action, zero, zero, zero, zero)
 
 
-def entropy_only(head: Tensor, algo: str) -> Losses:
-    answer = Answer(head, torch.zeros(len(head)))
-    actions = Categorical(head.shape[1])
-    learnt = quiet(len(head))
-    if algo == "ppo":
-        return ppo_loss(PPO(entropy_coefficient=1.0), actions, answer, learnt)
-    return a2c_loss(A2C(entropy_coefficient=1.0), actions, answer, learnt)
+def entropy_only(head: Tensor, algo: str) -> tuple[float, Tensor]:
+    """What is descended, and the slope of the head."""
+    answer, learnt = Answer(head, torch.zeros(len(head))), quiet(len(head))
+    actions, config = (
+        Categorical(head.shape[1]),
+        {"a2c": A2C, "ppo": PPO}[algo](entropy_coefficient=1.0),
+    )
+    losses, slopes = LOSSES[algo](config, actions, answer, learnt, 1)
+    return total(config, losses), slopes.head
 
 
 @pytest.mark.parametrize("algo", ["a2c", "ppo"])
 def test_descending_the_loss_raises_entropy(algo: str) -> None:
     """Rule 25: the bonus has the sign that makes a policy less certain."""
-    head = torch.tensor([[2.0, 0.0, -1.0]], requires_grad=True)
-    entropy_only(head, algo).backward(1)
-    assert head.grad is not None
-    before = Categorical(3).entropy(head.detach())
-    after = Categorical(3).entropy(head.detach() - 0.1 * head.grad)
+    head = torch.tensor([[2.0, 0.0, -1.0]])
+    _, slope = entropy_only(head, algo)
+    before, after = (Categorical(3).entropy(each) for each in (head, head - 0.1 * slope))
     assert after.item() > before.item() + 1e-3
 
 
@@ -182,10 +188,11 @@ def test_the_bonus_means_the_same_for_3_and_for_19_actions(algo: str) -> None:
     """Rule 25: it is in nats, however many actions there are that are never taken."""
     three = torch.tensor([[0.3, -0.2, 0.5]])
     nineteen = torch.cat([three, torch.full((1, 16), -200.0)], -1)
-    losses = [total(entropy_only(head, algo)) for head in (three, nineteen)]
+    losses = [entropy_only(head, algo)[0] for head in (three, nineteen)]
     assert losses[0] == pytest.approx(losses[1], rel=1e-6)
     for n in (3, 19):
-        assert total(entropy_only(torch.zeros(1, n), algo)) == pytest.approx(-math.log(n), rel=1e-6)
+        found, _ = entropy_only(torch.zeros(1, n), algo)
+        assert found == pytest.approx(-math.log(n), rel=1e-6)
 
 
 @pytest.mark.parametrize("algo", ["a2c", "ppo"])
@@ -193,39 +200,89 @@ def test_losses_of_shards_add_up(algo: str) -> None:
     """Losses are sums over rows: two halves make the whole, in every column but the largest."""
     answer, learnt = rows()
 
+    config: Any = {"a2c": A2C, "ppo": PPO}[algo]()
+
     def loss(part: slice) -> Losses:
         said = Answer(answer.head[part], answer.value[part])
         cut = {name: column[part] for name, column in vars(learnt).items()}
-        if algo == "ppo":
-            return ppo_loss(PPO(), Categorical(ACTIONS), said, Columns(**cut))
-        return a2c_loss(A2C(), Categorical(ACTIONS), said, Columns(**cut))
+        return LOSSES[algo](config, Categorical(ACTIONS), said, Columns(**cut), 1)[0]
 
     whole, halves = loss(slice(None)), (loss(slice(0, 10)), loss(slice(10, None)))
-    assert total(halves[0]) + total(halves[1]) == pytest.approx(total(whole), rel=1e-5)
-    torch.testing.assert_close(
-        told([each.detached() for each in halves], 0.2),
-        told([whole.detached()], 0.2),
-        rtol=1e-5,
-        atol=1e-5,
-    )
+    both = total(config, halves[0]) + total(config, halves[1])
+    assert both == pytest.approx(total(config, whole), rel=1e-5)
+    torch.testing.assert_close(told(halves, 0.2), told([whole], 0.2), rtol=1e-5, atol=1e-5)
     assert float(whole.ratio_error) == max(float(half.ratio_error) for half in halves)
 
 
+def by_autograd(
+    config: A2C | PPO, actions: Distribution, answer: Answer, learnt: Columns, rows: int
+) -> list[Tensor]:
+    """The slopes that torch finds of the formula, of the head and of the value."""
+    head, value = answer.head.clone().requires_grad_(), answer.value.clone().requires_grad_()
+    log_prob = actions.log_prob(head, learnt.action)
+    error = (value - learnt.target).square()
+    if isinstance(config, A2C):
+        policy, value_loss = -(log_prob * learnt.advantage).sum(), error.sum()
+    else:
+        ratio = (log_prob - learnt.log_prob).exp()
+        near = ratio.clamp(1.0 - config.clip, 1.0 + config.clip)
+        policy = -torch.minimum(ratio * learnt.advantage, near * learnt.advantage).sum()
+        if (limit := config.value_clip) is not None:
+            moved = learnt.value + (value - learnt.value).clamp(-limit, limit)
+            error = torch.maximum(error, (moved - learnt.target).square())
+        value_loss = 0.5 * error.sum()
+    loss = policy + config.value_coefficient * value_loss
+    if config.entropy_coefficient:
+        loss = loss - config.entropy_coefficient * actions.entropy(head).sum()
+    (loss / rows).backward()
+    assert head.grad is not None
+    assert value.grad is not None
+    return [head.grad, value.grad]
+
+
+DISTRIBUTIONS: dict[str, Distribution] = {
+    "categorical": Categorical(ACTIONS),
+    "several": MultiCategorical((2, 3, 7)),
+    "gaussian": Gaussian(3),
+    "squashed": Squashed(Box((3,), "float32", -1.0, 2.0)),
+}
+
+
 @pytest.mark.parametrize("entropy", [0.0, 0.013])
-@pytest.mark.parametrize("algo", [a2c_loss, ppo_loss])
-def test_what_is_descended_is_the_mean_of_the_total(algo: Any, entropy: float) -> None:
-    """Gradients that are weighted beforehand are those of the formula, bit for bit."""
-    config: Any = A2C if algo is a2c_loss else PPO
-    gradients = []
-    for by_formula in (True, False):
-        answer, learnt = rows()
-        asked = config(value_coefficient=0.37, entropy_coefficient=entropy)
-        losses = algo(asked, Categorical(ACTIONS), answer, learnt)
-        (descended(losses) / 23).backward() if by_formula else losses.backward(23)
-        gradients.append((answer.head.grad, answer.value.grad))
-    for one, other in zip(*gradients, strict=True):
-        assert torch.equal(one, other)
-        assert one.any()
+@pytest.mark.parametrize("config", [A2C(), PPO(), PPO(value_clip=0.2)], ids=["a2c", "ppo", "clip"])
+@pytest.mark.parametrize("kind", [*DISTRIBUTIONS])
+def test_slopes_are_those_of_the_formula(kind: str, config: A2C | PPO, entropy: float) -> None:
+    """Bit for bit, on both sides of every bound and on ratios that are exactly 1."""
+    actions = DISTRIBUTIONS[kind]
+    config = dataclasses.replace(config, value_coefficient=0.37, entropy_coefficient=entropy)
+    generator = torch.Generator().manual_seed(7)
+    head = torch.randn(512, actions.size, generator=generator)
+    uniforms = torch.rand(512, actions.noise, generator=generator).numpy()
+    action, _ = actions.draw(head, uniforms)
+    drawn = torch.randn(5, 512, generator=generator)
+    drawn[0, :64] = 0.0
+    log_prob = actions.log_prob(head, torch.from_numpy(action)) + 0.3 * drawn[0]
+    value = torch.where(drawn[0] > 0.5, drawn[1], drawn[1] + 0.1 * drawn[4])
+    learnt = Columns(torch.from_numpy(action), log_prob, drawn[1], drawn[2], drawn[3])
+    answer = Answer(head, value)
+    loss = LOSSES["a2c" if isinstance(config, A2C) else "ppo"]
+    _, slopes = loss(config, actions, answer, learnt, 500)
+    for found, expected in zip(
+        slopes, by_autograd(config, actions, answer, learnt, 500), strict=True
+    ):
+        assert torch.equal(found, expected)
+        assert expected.count_nonzero() > 256
+
+
+@pytest.mark.parametrize("algo", ["a2c", "ppo"])
+def test_what_is_no_number_stays_none(algo: str) -> None:
+    """A ratio that is no number pushes, too, so that the update is refused."""
+    answer, learnt = rows()
+    answer.head[3, 1] = float("nan")
+    config: Any = {"a2c": A2C, "ppo": PPO}[algo]()
+    _, slopes = LOSSES[algo](config, Categorical(ACTIONS), answer, learnt, 1)
+    assert slopes.head[3].isnan().all()
+    assert slopes.head.isnan().sum() == ACTIONS
 
 
 def test_a_row_too_few_is_refused() -> None:
