@@ -16,7 +16,7 @@ from torch import Tensor
 
 from hts.config import A2C, PPO
 from hts.models.distributions import Distribution
-from hts.models.policy import Answer
+from hts.models.network import Answer
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ from hts.config import PQL, Experiment
 from hts.determinism.keys import Purpose, key
 from hts.models.flat import Flat
 from hts.models.layers import Direct, Linear
-from hts.models.networks import activation, vectors
 from hts.models.policy import orthogonal
 from hts.models.spaces import critic_fields, vector_width
+from hts.models.torsos import activation, vectors
 from hts_envs.contract import Observation, Spaces
 
 BOTH = 2

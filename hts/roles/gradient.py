@@ -10,7 +10,8 @@ from hts.config import A2C, PPO, PQL, Experiment
 from hts.learn.losses import Columns, Descended, Losses, a2c_loss, ppo_loss
 from hts.learn.normalise import ObservationScale
 from hts.memory.storage import Rows, Storage
-from hts.models.policy import Answer, Back, Policy, by_autograd
+from hts.models.network import Answer, Back, by_autograd
+from hts.models.policy import Policy
 from hts.roles.sharded import Sharded
 from hts_envs.contract import Array, Observation
 

@@ -16,7 +16,8 @@ from hts.config import A2C, PPO, Conv, Experiment, Mlp
 from hts.machine import Sizes
 from hts.memory.storage import Storage
 from hts.memory.versions import Version
-from hts.models.policy import Policy, by_autograd, initial_parameters
+from hts.models.network import by_autograd
+from hts.models.policy import Policy, initial_parameters
 from hts.roles.gradient import Gradients, Seen
 from hts.roles.learner import Learner
 from hts_envs.contract import Array, Box, Discrete, Spaces

@@ -17,7 +17,8 @@ from hts.machine import Sizes
 from hts.memory.storage import Rows, Storage
 from hts.memory.versions import Version
 from hts.models import layers
-from hts.models.policy import Answer, Policy, initial_parameters
+from hts.models.network import Answer
+from hts.models.policy import Policy, initial_parameters
 from hts.models.spaces import stacked
 from hts.roles.actor import Actor
 from hts.runtime.assemble import Plan, plan

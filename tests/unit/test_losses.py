@@ -19,7 +19,7 @@ from hts.models.distributions import (
     MultiCategorical,
     Squashed,
 )
-from hts.models.policy import Answer
+from hts.models.network import Answer
 from hts_envs.contract import Box
 
 ROWS, ACTIONS = 24, 5

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from hts.config import Conv, Experiment, Mlp
-from hts.models.policy import Answer, Policy, initial_parameters
+from hts.models.network import Answer
+from hts.models.policy import Policy, initial_parameters
 from hts.models.recurrent import Cell, make_cell
 from hts_envs.contract import Array, Box, Discrete, Observation, Spaces
 from tests.fakes.runs import experiment

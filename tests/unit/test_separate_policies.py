@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from hts.config import Conv
-from hts.models.policy import Answer, Policy, initial_parameters
+from hts.models.network import Answer
+from hts.models.policy import Policy, initial_parameters
 from hts_envs.contract import Array, Box, Discrete, Observation, Spaces
 from tests.fakes.runs import experiment, outcome
 
