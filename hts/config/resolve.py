@@ -8,6 +8,7 @@ variant that was chosen before. Every problem of every layer is reported at once
 from __future__ import annotations
 
 import dataclasses
+import functools
 import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -51,9 +52,10 @@ def resolve(layers: Iterable[Sequence[Given]]) -> Resolved:
     return Resolved(config, origins)
 
 
-def all_paths() -> list[str]:
+@functools.cache
+def all_paths() -> tuple[str, ...]:
     """Every dotted path that any variant has."""
-    return [path for section, record in SECTIONS.items() for path in _paths(section, record)]
+    return tuple(path for section, record in SECTIONS.items() for path in _paths(section, record))
 
 
 def _paths(prefix: str, record: type[Any]) -> Iterator[str]:

@@ -57,7 +57,7 @@ CASES: dict[str, Experiment] = {
         model=Conv(),
         replicas=4,
         rollout=5,
-        updates=12,
+        updates=6,
         frame_stack=4,
         clip_rewards=1.0,
     ),
@@ -214,7 +214,7 @@ def without_time(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that nobody stopped."""
     path = tmp_path_factory.mktemp("runs") / "whole"
-    said = hts_train(*TASK, "--steps", "24000", "--executors", "1", "--run-dir", str(path))
+    said = hts_train(*TASK, "--steps", "16000", "--executors", "1", "--run-dir", str(path))
     assert said.returncode == 0, said.stderr
     return path
 
@@ -223,7 +223,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def left(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What a run left that was killed twice, with two checkpoints."""
     path = tmp_path_factory.mktemp("runs") / "left"
-    typed = (*TASK, *OFTEN, "--steps", "24000", "--executors", "2", "--run-dir", str(path))
+    typed = (*TASK, *OFTEN, "--steps", "16000", "--executors", "2", "--run-dir", str(path))
     killed(path, *typed)
     killed(path, "--resume", str(path))
     return path
@@ -359,7 +359,7 @@ def test_a_run_that_died_before_its_first_checkpoint_begins_again(
 ) -> None:
     """Killed while it starts: there is nothing to go on from, and nothing is lost."""
     path = tmp_path / "run"
-    typed = (*TASK, "--steps", "24000", "--run-dir", str(path))
+    typed = (*TASK, "--steps", "16000", "--run-dir", str(path))
     process = subprocess.Popen([*COMMAND, *typed], stderr=subprocess.DEVNULL)
     while not (path / "manifest.json").exists():
         assert process.poll() is None

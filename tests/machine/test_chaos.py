@@ -75,13 +75,13 @@ def test_a_world_that_is_not_deterministic_fails(tmp_path: Path) -> None:
         ("file", r"left behind: .*/temporary/forgotten-"),
         (
             "hanging",
-            r"nothing moved for 20 s\n(.*\n)+\d+ \(parent \d+\): (.*\n)+  thread \d+: S, in",
+            r"nothing moved for 10 s\n(.*\n)+\d+ \(parent \d+\): (.*\n)+  thread \d+: S, in",
         ),
     ],
 )
 def test_what_a_run_leaves_is_found(world: str, sentence: str, tmp_path: Path) -> None:
     """A process, a file, or everybody where they wait: told, and then cleared away."""
-    typed = ("--env", f"python:tests.fakes.leaving:{world}", "--patience", "20")
+    typed = ("--env", f"python:tests.fakes.leaving:{world}", "--patience", "10")
     said = chaos(tmp_path, *SMALL, *typed)
     assert said.returncode == 1, said.stdout + said.stderr
     assert re.search(f"the undisturbed run FAILED: {sentence}", said.stdout), said.stdout

@@ -67,10 +67,10 @@ def test_a_lost_wake_up_is_a_standstill(simulation: Simulation) -> None:
 
 
 def test_seeds_are_different(simulation: Simulation) -> None:
-    """The same seed is the same schedule, and of hundreds of seeds no two are the same."""
-    first = [simulation.interleave(seed).schedule for seed in range(300)]
+    """The same seed is the same schedule, and of many seeds no two are the same."""
+    first = [simulation.interleave(seed).schedule for seed in range(150)]
     assert len(set(first)) == len(first)
-    assert [simulation.interleave(seed).schedule for seed in range(300)] == first
+    assert [simulation.interleave(seed).schedule for seed in range(150)] == first
 
 
 def test_a_seed_says_everything(simulation: Simulation) -> None:

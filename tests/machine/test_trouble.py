@@ -23,7 +23,7 @@ from tests.fakes.mounts import Mounts, fill, mounts, small_disk
 COMMAND = (sys.executable, "-W", "error", "-m", "hts.cli.train")
 SIZES = ("--set", "replicas=4", "--set", "rollout=32")
 TASK = ("--env", "gym:CartPole-v1", *SIZES, "--evaluate", "0")
-STEPS = ("--steps", "24000")
+STEPS = ("--steps", "16000")
 OFTEN = ("--set", "checkpoint_every=0.02")
 MOST = Machine().checkpoints
 SERIAL = ("--set", "serial=true")

@@ -112,7 +112,7 @@ def test_a_run_that_is_killed_and_goes_on_has_no_step_twice(tmp_path: Path) -> N
     """kill -9 behind a checkpoint, then --resume: steps grow, from the begin to the end, and every
     point is that of the record."""
     path = tmp_path / "run"
-    often = ("--set", "checkpoint_every=0.01", "--steps", "40000", "--executors", "1")
+    often = ("--set", "checkpoint_every=0.01", "--steps", "20000", "--executors", "1")
     typed = [*COMMAND, *TASK, *often, "--run-dir", str(path)]
     with subprocess.Popen(typed, stderr=subprocess.DEVNULL) as process:
         while not written(path / "checkpoints") or int(written(path / "checkpoints")[0].stem) < 80:
