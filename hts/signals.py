@@ -3,16 +3,23 @@
 A signal raises KeyboardInterrupt at once, wherever that may be. Inside `undisturbed` it is heard
 when the block is left; a second signal does not wait. What follows within a second is the same
 request: a terminal, or whoever ends a whole group of processes, may ask twice.
+
+Python looks whether there was a signal between two of its own steps. One that comes behind the
+last of these, just before the kernel is asked to wait, would be heard when the waiting is over:
+whoever waits without an end has to `wait` here.
 """
 
 from __future__ import annotations
 
 import math
+import os
 import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from multiprocessing import connection
 from types import FrameType
+from typing import Any
 
 _ONE_REQUEST = 1.0
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -24,13 +31,30 @@ class _Heard:
     depth = 0
     waiting = False
     last = -math.inf
+    rings: int | None = None  # readable behind a signal, which C has written into it
 
 
 def listen() -> None:
     """Whatever asks this process to end interrupts it as Ctrl-C does; what is ignored stays so."""
+    if _Heard.rings is None:
+        _Heard.rings, rung = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(rung, warn_on_full_buffer=False)
     for number in _SIGNALS:
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, _hear)
+
+
+def wait(things: Sequence[Any], seconds: float | None = None) -> list[Any]:
+    """Those that are ready, as `multiprocessing.connection.wait` says it; no signal is lost."""
+    until = None if seconds is None else time.monotonic() + seconds
+    rings = [] if _Heard.rings is None else [_Heard.rings]
+    while True:
+        left = None if until is None else max(0.0, until - time.monotonic())
+        ready: list[Any] = connection.wait([*things, *rings], left)
+        if ready != rings or not rings:
+            return [each for each in ready if each not in rings]
+        with suppress(BlockingIOError):  # what it was is known by now, and was heard
+            os.read(rings[0], 64)
 
 
 @contextmanager

@@ -108,18 +108,23 @@ class _Serving:
         self._next_look = 0.0
 
     def run(self) -> None:
-        """Until it is over."""
-        service = self._service
+        """Until it is over. Whoever asks this process to end meanwhile is heard between two turns,
+        or in one; a connection is made and left as a whole."""
+        service, connection = self._service, None
         try:
-            with Connection(service.address, self._offer, keys=service.keys) as connection:
-                while not connection.over:
-                    seat = connection.next_turn(_LOOK_EVERY)
-                    if seat is not None:
-                        self._served.move(seat)
-                    if time.monotonic() >= self._next_look:
-                        self._look(connection)
+            with signals.undisturbed():
+                connection = Connection(service.address, self._offer, keys=service.keys)
+            while not connection.over:
+                seat = connection.next_turn(_LOOK_EVERY)
+                if seat is not None:
+                    self._served.move(seat)
+                if time.monotonic() >= self._next_look:
+                    self._look(connection)
         finally:
-            self._served.close()
+            with signals.undisturbed():
+                if connection is not None:
+                    connection.close()
+                self._served.close()
 
     def _built(self, seat: Seat) -> Batch | OfWorld:
         """What moves a seat, made of worlds as an executor of the run's would build them."""

@@ -16,11 +16,12 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import Connection
 from multiprocessing.connection import Pipe as pipe  # noqa: N813 - it is a function
 from multiprocessing.reduction import DupFd
 from typing import Any
 
+from hts import signals
 from hts.errors import RoleDied, RoleFailed, WorldFailed
 from hts.memory.room import kills
 from hts.runtime.nursery import bear
@@ -130,7 +131,7 @@ class Child:
 def wait_child(children: Sequence[Child], seconds: float | None = None) -> Child | None:
     """The next of them that has said something, or is gone; None when time is over."""
     owners = {sign: child for child in children for sign in child.signs}
-    ready = wait(list(owners), seconds)
+    ready = signals.wait(list(owners), seconds)
     return owners[ready[0]] if ready else None
 
 

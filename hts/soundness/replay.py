@@ -14,7 +14,6 @@ import time
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from multiprocessing.connection import wait
 from pathlib import Path
 from typing import TextIO
 
@@ -28,6 +27,7 @@ from hts.models.bounds import taken_in
 from hts.runtime.crew import make_worlds
 from hts.runtime.process import Child, Pipe
 from hts.scratch import scratch
+from hts.signals import wait
 from hts.soundness.case import Case, Failure, Kind
 from hts.soundness.subject import Batch, Single, Subject
 from hts.soundness.trace import digest
