@@ -5,6 +5,7 @@ And they leave nothing on the machine: after the last one, no process that any o
 
 from __future__ import annotations
 
+import gc
 import signal
 from collections.abc import Iterator
 
@@ -19,6 +20,12 @@ nursery.warm()
 numerics.prepare()
 # A shell has the jobs in its background ignore Ctrl-C, and their children inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_finish() -> None:
+    """What has been imported is not looked through again behind each of thousands of tests."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)
