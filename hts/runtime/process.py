@@ -21,10 +21,10 @@ from multiprocessing.connection import Pipe as pipe  # noqa: N813 - it is a func
 from multiprocessing.reduction import DupFd
 from typing import Any
 
-from hts import signals
 from hts.errors import RoleDied, RoleFailed, WorldFailed
 from hts.memory.room import kills
 from hts.runtime.nursery import bear
+from hts.signals import wait
 
 _SECONDS_TO_END = 2.0
 _SECONDS_TO_SAY = 1.0
@@ -131,7 +131,7 @@ class Child:
 def wait_child(children: Sequence[Child], seconds: float | None = None) -> Child | None:
     """The next of them that has said something, or is gone; None when time is over."""
     owners = {sign: child for child in children for sign in child.signs}
-    ready = signals.wait(list(owners), seconds)
+    ready = wait(list(owners), seconds)
     return owners[ready[0]] if ready else None
 
 
