@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from hts.config import A2C, PPO, PQL, Experiment
-from hts.determinism.keys import Purpose, key, keys
+from hts.determinism.keys import Purpose, key
 from hts.learn.kept import Kept
 from hts.learn.losses import TOLD, Columns, Losses, told
 from hts.learn.normalise import ObservationScale
@@ -28,6 +28,7 @@ from hts.memory.versions import Version
 from hts.models.policy import Policy
 from hts.roles.gradient import Gradients, Minibatch, Seen
 from hts_envs.contract import Array
+from hts_envs.randomness import fold_rows
 
 
 @dataclass(frozen=True)
@@ -145,22 +146,22 @@ class Learner:
 
     def _learn(self, learning: Learning, version: int, rate: float) -> dict[str, float]:
         """Every optimiser step of an update; what it tells is of the last epoch."""
-        algo = self.experiment.algo
-        clip, epochs = (algo.clip, algo.epochs) if isinstance(algo, PPO) else (None, 1)
+        algo = self._algo
         first: Tensor | None = None
         last: list[Losses] = []
         norms: list[Tensor] = []
-        for epoch in range(epochs):
-            for minibatch in self._minibatches(learning, version, epoch):
-                losses = self._gradients.compute(minibatch)
-                norm = clip_norm(self.policy.gradient, algo.max_gradient_norm, self.policy.parts)
-                self.policy.vector.add_(self.kept.optimiser.step(self.policy.gradient, rate))
-                if first is None:
-                    first = torch.stack([loss.ratio_error for loss in losses]).max()
-                if epoch == epochs - 1:
-                    last += losses
-                    norms.append(norm)
+        before_last = (self._epochs - 1) * self.experiment.minibatches
+        for number, minibatch in enumerate(self._minibatches(learning, version)):
+            losses = self._gradients.compute(minibatch)
+            norm = clip_norm(self.policy.gradient, algo.max_gradient_norm, self.policy.parts)
+            self.policy.vector.add_(self.kept.optimiser.step(self.policy.gradient, rate))
+            if first is None:
+                first = torch.stack([loss.ratio_error for loss in losses]).max()
+            if number >= before_last:
+                last += losses
+                norms.append(norm)
         assert first is not None, "an update has an epoch and a minibatch"
+        clip = algo.clip if isinstance(algo, PPO) else None
         means = (told(last, clip) / len(learning.columns["value"])).tolist()
         return {
             **{f"train/{name}": number for name, number in zip(TOLD, means, strict=True)},
@@ -170,22 +171,29 @@ class Learner:
             "train/ratio_error_first": float(first),
         }
 
-    def _rows(self, version: int, epoch: int) -> Array:
-        """The rows of each minibatch, as places in the flattened (replica, step): whole sequences,
-        where the network remembers."""
-        asked = self.experiment
-        length = asked.sequence_length
-        sequences = np.arange(asked.rows // length)
-        if isinstance(asked.algo, PPO):
-            named = key(asked.seed, Purpose.MINIBATCH, 0, version, epoch)
-            sequences = np.argsort(keys(named, Purpose.MINIBATCH, sequences), kind="stable")
-        rows = sequences[:, None] * length + np.arange(length)
-        return rows.reshape(asked.minibatches, -1)
+    @property
+    def _epochs(self) -> int:
+        return self._algo.epochs if isinstance(self._algo, PPO) else 1
 
-    def _minibatches(self, learning: Learning, version: int, epoch: int) -> Iterator[Minibatch]:
-        """All of an epoch, whose columns are put in order at once. Rows of every agent stand beside
-        those of the others."""
-        algo, agents, rows = self.experiment.algo, self.policy.agents, self._rows(version, epoch)
+    def _rows(self, version: int) -> Array:
+        """The rows of each minibatch of each epoch, as places in the flattened (replica, step):
+        whole sequences, where the network remembers."""
+        asked, length = self.experiment, self.experiment.sequence_length
+        sequences = np.arange(asked.rows // length)
+        if isinstance(self._algo, PPO):
+            epochs = [
+                key(asked.seed, Purpose.MINIBATCH, 0, version, each) for each in range(self._epochs)
+            ]
+            named = np.array(epochs, np.uint64)[:, None]
+            drawn = fold_rows(named, int(Purpose.MINIBATCH), sequences, 0, 0)
+            sequences = np.argsort(drawn, -1, kind="stable")
+        rows = sequences[..., None] * length + np.arange(length)
+        return rows.reshape(self._epochs * asked.minibatches, -1)
+
+    def _minibatches(self, learning: Learning, version: int) -> Iterator[Minibatch]:
+        """Those of all epochs, whose columns are put in order at once. Rows of every agent stand
+        beside those of the others."""
+        algo, agents, rows = self.experiment.algo, self.policy.agents, self._rows(version)
         advantage = learning.advantage[rows]
         if isinstance(algo, PPO) and algo.normalise_advantages:
             advantage = normalised(advantage, each=self.policy.parts > 1)

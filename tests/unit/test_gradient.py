@@ -103,7 +103,7 @@ def test_shards_are_added_in_their_order(workers: int) -> None:
     policy.load(initial_parameters(policy, 0))
     learner = Learner(one, policy)
     learning = learner._learning(noise(one, spaces), first_versions(one, spaces)[0].scale)
-    (minibatch,) = learner._minibatches(learning, 0, 0)
+    (minibatch,) = learner._minibatches(learning, 0)
     single = Gradients(dataclasses.replace(one, shards=1), policy, 1)
     each = []
     for shard in minibatch.shards(4):
@@ -238,14 +238,14 @@ def test_minibatches_are_of_whole_sequences(sequence: int | None) -> None:
     one = asked(recurrent="gru", recurrent_units=8, sequence=sequence, shards=1)
     length = sequence or 16
     policy = Policy(one, spaces_of(one))
-    parts = list(Learner(one, policy)._rows(0, 0))
-    assert [part.shape for part in parts] == [(64,)] * 2
-    sequences = np.concatenate(parts).reshape(-1, length)
+    parts = Learner(one, policy)._rows(0)
+    assert parts.shape == (2 * 2, 64), "epochs, minibatches of each"
+    sequences = np.concatenate(parts[:2]).reshape(-1, length)
     begins = sequences[:, 0]
     np.testing.assert_array_equal(sequences, begins[:, None] + np.arange(length))
     assert sorted(begins) == list(range(0, 128, length))
     assert list(begins) != sorted(begins)
-    (rows,) = Learner(asked(algo=A2C(), recurrent="gru", sequence=sequence), policy)._rows(0, 0)
+    (rows,) = Learner(asked(algo=A2C(), recurrent="gru", sequence=sequence), policy)._rows(0)
     np.testing.assert_array_equal(rows, np.arange(128))
 
 

@@ -256,18 +256,19 @@ def test_shards_change_roundings_only(shards: int) -> None:
 
 def test_minibatches_are_a_partition_and_named() -> None:
     """Each row once in every epoch; another version, epoch or seed shuffles otherwise."""
-    asked = experiment(algo=PPO(minibatches=4))
+    asked = experiment(algo=PPO(minibatches=4, epochs=3))
     run = serial(asked)
 
     def rows(version: int, epoch: int, one: Experiment = asked) -> list[int]:
-        parts = list(Learner(one, run.learner.policy)._rows(version, epoch))
-        assert [len(part) for part in parts] == [16] * 4
-        return [int(row) for part in parts for row in part]
+        parts = Learner(one, run.learner.policy)._rows(version)
+        assert parts.shape == (3 * 4, 16)
+        return [int(row) for part in parts[4 * epoch :][:4] for row in part]
 
-    shuffles = [rows(0, 0), rows(0, 1), rows(1, 0), rows(0, 0, dataclasses.replace(asked, seed=1))]
+    other = dataclasses.replace(asked, seed=1)
+    shuffles = [rows(0, 0), rows(0, 1), rows(0, 2), rows(1, 0), rows(0, 0, other)]
     for shuffle in shuffles:
         assert sorted(shuffle) == list(range(64))
-    assert len(set(map(tuple, shuffles))) == 4
+    assert len(set(map(tuple, shuffles))) == 5
     assert rows(0, 0) == shuffles[0]
     run.close()
 
