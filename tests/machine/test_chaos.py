@@ -69,19 +69,22 @@ def test_a_world_that_is_not_deterministic_fails(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
-    ("world", "sentence"),
+    ("world", "patience", "sentence"),
     [
-        ("process", r"it has ended, and these have not:\n\d+ \(parent \d+\): .*signal.pause"),
-        ("file", r"left behind: .*/temporary/forgotten-"),
+        ("process", 20, r"it has ended, and these have not:\n\d+ \(parent \d+\): .*signal.pause"),
+        ("file", 20, r"left behind: .*/temporary/forgotten-"),
         (
             "hanging",
+            10,
             r"nothing moved for 10 s\n(.*\n)+\d+ \(parent \d+\): (.*\n)+  thread \d+: S, in",
         ),
     ],
 )
-def test_what_a_run_leaves_is_found(world: str, sentence: str, tmp_path: Path) -> None:
+def test_what_a_run_leaves_is_found(
+    world: str, patience: int, sentence: str, tmp_path: Path
+) -> None:
     """A process, a file, or everybody where they wait: told, and then cleared away."""
-    typed = ("--env", f"python:tests.fakes.leaving:{world}", "--patience", "10")
+    typed = ("--env", f"python:tests.fakes.leaving:{world}", "--patience", str(patience))
     said = chaos(tmp_path, *SMALL, *typed)
     assert said.returncode == 1, said.stdout + said.stderr
     assert re.search(f"the undisturbed run FAILED: {sentence}", said.stdout), said.stdout

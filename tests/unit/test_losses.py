@@ -276,9 +276,9 @@ def test_slopes_are_those_of_the_formula(kind: str, config: A2C | PPO, entropy: 
 
 @pytest.mark.parametrize("algo", ["a2c", "ppo"])
 def test_what_is_no_number_stays_none(algo: str) -> None:
-    """A ratio that is no number pushes, too, so that the update is refused."""
+    """An advantage that is no number pushes, too, so that the update is refused."""
     answer, learnt = rows()
-    answer.head[3, 1] = float("nan")
+    learnt.advantage[3] = float("nan")
     config: Any = {"a2c": A2C, "ppo": PPO}[algo]()
     _, slopes = LOSSES[algo](config, Categorical(ACTIONS), answer, learnt, 1)
     assert slopes.head[3].isnan().all()
