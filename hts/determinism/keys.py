@@ -46,14 +46,15 @@ def key(seed: int, purpose: Purpose, replica: int = 0, episode: int = 0, step: i
 
 
 def keys(
-    seed: int,
+    seed: Array | int,
     purpose: Purpose,
     replicas: Array | int = 0,
     episodes: Array | int = 0,
     steps: Array | int = 0,
 ) -> Array:
     """The same for rows of replicas: uint64, one key for each; a plain integer is every row's."""
-    assert 0 <= seed < _WORD, f"a seed is a whole number in [0, 2**64), got {seed}"
+    if isinstance(seed, int):
+        assert 0 <= seed < _WORD, f"a seed is a whole number in [0, 2**64), got {seed}"
     return fold_rows(seed, int(purpose), replicas, episodes, steps)
 
 

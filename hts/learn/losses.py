@@ -1,7 +1,7 @@
 """Losses of some rows: sums, so that those of the shards of a minibatch can be added.
 
 Their gradients by a policy's answer are formulas, too, with the bits of autograd's: that walks
-over fifty nodes for them, and in a small net takes longer than everything else.
+over some fifty nodes for them, which in a small net takes as long as all of its layers.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from hts.models.exploring import Deterministic, Stochastic, Taught
 from hts.models.layers import Direct, Joined, Linear, WideLinear, add_gradient, add_linear
 from hts.models.recurrent import Cell, make_cell
 from hts.models.spaces import is_image, policy_fields, vector_width
-from hts.models.torsos import Convolutions, Dense, Residual, Trace, vectors
+from hts.models.torsos import Convolutions, Dense, Residual, Way, vectors
 from hts_envs.contract import Array, Box, Space, Spaces
 
 
@@ -116,28 +116,28 @@ class Network(Direct):
         found: Tensor = self.value(self.torso.for_value(self._numbers(observation)))
         return found.squeeze(-1)
 
-    def learnt(self, observation: dict[str, Tensor]) -> tuple[Answer, Back]:
+    def with_back(self, observation: dict[str, Tensor]) -> tuple[Answer, Back]:
         """The answer to each row, and its way back: by hand where all layers are dense, with the
         bits of autograd's, which in a small net takes as long as the layers."""
         if not (isinstance(self.torso, Dense) and self.torso.has_slopes) or self.cell is not None:
             answer = self(observation)
             return answer.alone(), by_autograd(answer)
         with torch.no_grad():
-            traces = self.torso.traces(self._numbers(observation))
-            answer = self._said(traces[0][-1], traces[-1][-1])
-        return answer, partial(self._back, traces)
+            ways = self.torso.ways(self._numbers(observation))
+            answer = self._said(ways[0][-1], ways[-1][-1])
+        return answer, partial(self._back, ways)
 
     @torch.no_grad()
-    def _back(self, traces: list[Trace], head: Tensor, value: Tensor) -> None:
-        assert isinstance(self.torso, Dense), "it has kept traces"
+    def _back(self, ways: list[Way], head: Tensor, value: Tensor) -> None:
+        assert isinstance(self.torso, Dense), "it has kept the ways"
         assert self.value is not None, "it has a head for this"
         if free := self.distribution.scale_free:
             head, deviations = torch.split(head, [head.shape[1] - free, free], -1)
             add_gradient(self.deviation, deviations.sum(0))
         value = value.unsqueeze(-1)
-        add_linear(self.policy.weight, self.policy.bias, traces[0][-1], head)
-        add_linear(self.value.weight, self.value.bias, traces[-1][-1], value)
-        self.torso.back(traces, head.mm(self.policy.weight), value.mm(self.value.weight))
+        add_linear(self.policy.weight, self.policy.bias, ways[0][-1], head)
+        add_linear(self.value.weight, self.value.bias, ways[-1][-1], value)
+        self.torso.back(ways, head.mm(self.policy.weight), value.mm(self.value.weight))
 
     def unroll(self, observation: dict[str, Tensor], state: Tensor, begins: Array) -> Answer:
         """The answer to rows of (sequence, step, agent), the steps one after the other."""

@@ -83,10 +83,10 @@ class Policy(Flat[Network]):
         ]
         return _interleaved(answers)
 
-    def learnt(self, observation: Observation) -> tuple[Answer, Back]:
+    def with_back(self, observation: Observation) -> tuple[Answer, Back]:
         """The answer of a policy without a memory, and what adds its gradient."""
         if self.parts == 1:
-            return self.network.learnt(self._rows(observation, slice(None), 2))
+            return self.network.with_back(self._rows(observation, slice(None), 2))
         answer = self.answer(observation)
         return answer.alone(), by_autograd(answer)
 

@@ -33,7 +33,7 @@ _ROWS_OF_NUMBERS = 2
 Stack: TypeAlias = list[tuple[Tensor, Tensor]]
 """Weight and bias of each layer, first to last."""
 
-Trace: TypeAlias = list[Tensor]
+Way: TypeAlias = list[Tensor]
 """What each layer of a stack has seen, first to last, and what the last one made of it."""
 
 
@@ -90,34 +90,32 @@ class Dense(Direct):
         return self._through(self._stacks[1], vector)
 
     def _through(self, stack: Stack, rows: Tensor) -> Tensor:
-        for weight, bias in stack:
-            rows = self._activation(functional.linear(rows, weight, bias))
-        return rows
+        return self._way(stack, rows)[-1]
 
-    def traces(self, vector: Tensor) -> list[Trace]:
+    def ways(self, vector: Tensor) -> list[Way]:
         """All that `back` needs, for each stack that there is."""
         stacks = self._stacks[: 1 if self.is_shared else 2]
-        return [self._trace(stack, vector) for stack in stacks]
+        return [self._way(stack, vector) for stack in stacks]
 
-    def _trace(self, stack: Stack, rows: Tensor) -> Trace:
-        trace = [rows]
+    def _way(self, stack: Stack, rows: Tensor) -> Way:
+        way = [rows]
         for weight, bias in stack:
-            trace.append(self._activation(functional.linear(trace[-1], weight, bias)))
-        return trace
+            way.append(self._activation(functional.linear(way[-1], weight, bias)))
+        return way
 
-    def back(self, traces: Sequence[Trace], for_policy: Tensor, for_value: Tensor) -> None:
+    def back(self, ways: Sequence[Way], for_policy: Tensor, for_value: Tensor) -> None:
         """Add the gradient that slopes of the features make."""
         if self.is_shared:
-            self._back(self._stacks[0], traces[0], for_policy + for_value)
+            self._back(self._stacks[0], ways[0], for_policy + for_value)
             return
-        self._back(self._stacks[0], traces[0], for_policy)
-        self._back(self._stacks[1], traces[1], for_value)
+        self._back(self._stacks[0], ways[0], for_policy)
+        self._back(self._stacks[1], ways[1], for_value)
 
-    def _back(self, stack: Stack, trace: Trace, slope: Tensor) -> None:
-        assert self._slope is not None, "a trace can be followed back"
+    def _back(self, stack: Stack, way: Way, slope: Tensor) -> None:
+        assert self._slope is not None, "there is a way back"
         for number in reversed(range(len(stack))):
-            slope = self._slope(slope, trace[number + 1])
-            add_linear(*stack[number], trace[number], slope)
+            slope = self._slope(slope, way[number + 1])
+            add_linear(*stack[number], way[number], slope)
             if number:
                 slope = slope.mm(stack[number][0])
 

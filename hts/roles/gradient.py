@@ -40,12 +40,12 @@ class Seen:
         answer, said = self._answer(policy, padded), len(rows) * policy.agents
         return Answer(answer.head[:said], answer.value[:said])
 
-    def learnt(self, policy: Policy, rows: Array) -> tuple[Answer, Back]:
+    def with_back(self, policy: Policy, rows: Array) -> tuple[Answer, Back]:
         """The same, and what adds its gradient to the policy's."""
         if policy.state_size or -(len(rows) // self.length) % self.padding:
             answer = self.answer(policy, rows)
             return answer.alone(), by_autograd(answer)
-        return policy.learnt(self._shown(rows)[1])
+        return policy.with_back(self._shown(rows)[1])
 
     def _answer(self, policy: Policy, rows: Array) -> Answer:
         places, seen = self._shown(rows)
@@ -102,7 +102,7 @@ class Gradients:
         self._policy.gradient.zero_()
 
         def backward(policy: Policy, shard: Minibatch) -> Losses:
-            answer, back = shard.seen.learnt(policy, shard.rows)
+            answer, back = shard.seen.with_back(policy, shard.rows)
             losses, slopes = self._descended(policy, answer, shard.columns, rows)
             back(*slopes)
             return losses

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from hts.config import A2C, PPO, PQL, Experiment
-from hts.determinism.keys import Purpose, key
+from hts.determinism.keys import Purpose, keys
 from hts.learn.kept import Kept
 from hts.learn.losses import TOLD, Columns, Losses, told
 from hts.learn.normalise import ObservationScale
@@ -28,7 +28,6 @@ from hts.memory.versions import Version
 from hts.models.policy import Policy
 from hts.roles.gradient import Gradients, Minibatch, Seen
 from hts_envs.contract import Array
-from hts_envs.randomness import fold_rows
 
 
 @dataclass(frozen=True)
@@ -181,11 +180,9 @@ class Learner:
         asked, length = self.experiment, self.experiment.sequence_length
         sequences = np.arange(asked.rows // length)
         if isinstance(self._algo, PPO):
-            epochs = [
-                key(asked.seed, Purpose.MINIBATCH, 0, version, each) for each in range(self._epochs)
-            ]
-            named = np.array(epochs, np.uint64)[:, None]
-            drawn = fold_rows(named, int(Purpose.MINIBATCH), sequences, 0, 0)
+            epochs = np.arange(self._epochs)[:, None]
+            named = keys(asked.seed, Purpose.MINIBATCH, 0, version, epochs)
+            drawn = keys(named, Purpose.MINIBATCH, sequences)
             sequences = np.argsort(drawn, -1, kind="stable")
         rows = sequences[..., None] * length + np.arange(length)
         return rows.reshape(self._epochs * asked.minibatches, -1)
@@ -193,7 +190,7 @@ class Learner:
     def _minibatches(self, learning: Learning, version: int) -> Iterator[Minibatch]:
         """Those of all epochs, whose columns are put in order at once. Rows of every agent stand
         beside those of the others."""
-        algo, agents, rows = self.experiment.algo, self.policy.agents, self._rows(version)
+        algo, agents, rows = self._algo, self.policy.agents, self._rows(version)
         advantage = learning.advantage[rows]
         if isinstance(algo, PPO) and algo.normalise_advantages:
             advantage = normalised(advantage, each=self.policy.parts > 1)

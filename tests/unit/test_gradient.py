@@ -133,7 +133,7 @@ def test_the_way_back_through_dense_layers_is_autograd_s(
     gradients = []
     for by_hand in (True, False):
         if by_hand:
-            answer, back = policy.learnt(seen)
+            answer, back = policy.with_back(seen)
         else:
             answer = policy.answer(seen)
             back = by_autograd(answer)
