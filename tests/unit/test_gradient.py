@@ -124,7 +124,11 @@ def test_shards_are_added_in_their_order(workers: int) -> None:
 def test_the_way_back_through_dense_layers_is_autograd_s(
     activation: Any, hidden: tuple[int, ...], shared: bool, action: Any, rows: int
 ) -> None:
-    """Bit for bit, on top of a gradient that is there already."""
+    """Bit for bit, on top of a gradient that is there already.
+
+    A product of one row with one unit is a dot product: some processors (an Intel Xeon with
+    AVX-512) add its terms in another order when one factor is transposed.
+    """
     one = asked(model=Mlp(hidden=hidden, activation=activation, shared=shared))
     policy = Policy(one, Spaces({"observation": VECTOR}, action))
     policy.load(initial_parameters(policy, 3))
@@ -141,8 +145,9 @@ def test_the_way_back_through_dense_layers_is_autograd_s(
         policy.gradient.fill_(0.125)
         back(*slopes)
         gradients.append((answer.head.detach(), answer.value.detach(), policy.gradient.clone()))
-    for found, expected in zip(*gradients, strict=True):
-        assert torch.equal(found, expected)
+    tolerance = 1e-6 if rows == 1 and 1 in hidden else 0.0
+    for by_hand, by_torch in zip(*gradients, strict=True):
+        torch.testing.assert_close(by_hand, by_torch, rtol=tolerance, atol=tolerance)
 
 
 def test_an_error_in_a_worker_is_raised_by_the_update() -> None:
