@@ -38,6 +38,7 @@ DEV = [
     "mypy",
     "pytest",
     "pytest-timeout",
+    "pytest-xdist",
     "ruff",
     "tensorboard",
     "types-PyYAML",
