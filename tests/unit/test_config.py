@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from hts.cli.show_config import show_config
 from hts.config import (
@@ -309,3 +310,17 @@ def test_identity_follows_the_experiment_and_nothing_else() -> None:
     assert machine.config.experiment.identity() == here
     assert spelled.config.experiment.identity() == here
     assert other.config.experiment.identity() != here
+
+
+@pytest.mark.parametrize(("devices", "missing"), [(0, {0, 1}), (1, {1}), (2, set())])
+def test_only_existing_gpus_can_be_named(
+    monkeypatch: pytest.MonkeyPatch, devices: int, missing: set[int]
+) -> None:
+    """Indices count from 0: with one GPU cuda:0 exists and cuda:1 does not."""
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: devices)
+    for index in range(2):
+        name = f"device=cuda:{index}"
+        if index in missing:
+            assert f"machine.device: cuda:{index} is not there" in problems("smoke", (name,))
+        else:
+            assert configure("smoke", (name,)).config.machine.device == f"cuda:{index}"

@@ -66,6 +66,18 @@ def test_the_earliest_step_wins_over_the_first_field_and_the_first_replica() -> 
     )
 
 
+def test_the_earliest_step_of_one_field_is_found() -> None:
+    """Replica 2 differs at step 1, replica 0 in the same field at step 3."""
+
+    def change(storage: Storage) -> None:
+        storage.arrays["reward"][0, 3, 0] = 2.0
+        storage.arrays["reward"][2, 1, 0] = 2.0
+
+    found = first_divergence(seen(rollout()), seen(rollout(change)))
+    assert found is not None
+    assert (found.replica, found.step) == (2, 1)
+
+
 @pytest.mark.parametrize(
     ("name", "place", "value", "told"),
     [

@@ -61,6 +61,33 @@ def test_over_games() -> None:
     assert found == OverGames(0.5, pytest.approx(0.875), pytest.approx(2.5 / 6))
 
 
+SKEWED = {"A": [0.0, 0.0, 3.0], "B": [0.2], "C": [8.0], "D": [0.1, 0.3]}
+"""Games whose runs have means 1, 0.2, 8 and 0.2, and medians 0, 0.2, 8 and 0.2."""
+
+
+def test_over_skewed_games() -> None:
+    """The median over games of the means over runs: 0.6; any other order of the two differs."""
+    found = statistics.over_games(SKEWED)
+    assert found.median == pytest.approx(0.6)
+    assert found.interquartile_mean == pytest.approx((0.0 + 0.1 + 0.2 + 0.3 + 3.0) / 5)
+    assert found.optimality_gap == pytest.approx(1.0 - (0.1 + 0.2 + 0.3 + 1.0 + 1.0) / 7)
+
+
+def test_intervals_enclose_the_numbers_themselves() -> None:
+    """One run of each game leaves nothing open: each interval is the number of the same name. Of
+    twelve runs the interquartile mean leaves out the three lowest and the three highest."""
+    single = {name: [float(np.mean(runs))] for name, runs in SKEWED.items()}
+    for name, value in dataclasses.asdict(statistics.over_games(single)).items():
+        ends = statistics.over_games_intervals(single)[name]
+        assert ends == pytest.approx([value, value])
+    skewed = statistics.over_games_intervals({"A": [0.0] * 5 + [1.0]})["median"]
+    assert skewed == pytest.approx([0.0, 0.5]), "the mean of runs is drawn, not their median"
+    low, high = statistics.over_games_intervals({str(n): [float(n**3)] for n in range(12)})[
+        "interquartile_mean"
+    ]
+    assert low == high == (27 + 64 + 125 + 216 + 343 + 512) / 6
+
+
 def test_intervals_over_games() -> None:
     """Runs are drawn anew within their game: one run of each game leaves nothing open, and of two
     games whose runs are alike one does not follow the other's draws."""
