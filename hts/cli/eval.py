@@ -35,7 +35,7 @@ examples:
   hts-eval runs/ppo-gym-CartPole-v1-s0-20260101-120000
   hts-eval RUN --last 1 --episodes 100 --greedy
   hts-eval RUN --checkpoint 1200
-  hts-eval RUN --video episode.mp4 --episode 3
+  hts-eval RUN --video episode.mp4 --episode 3 --overlay
   hts-eval runs --target 0.8 --at 3600
 
 final metric           mean over the episodes of the last ten policies (10 each)
@@ -90,6 +90,11 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--target", type=float, metavar="SCORE", help="when was it reached?")
     made.add_argument("--video", type=Path, metavar="FILE", help="one episode, as .mp4 or .gif")
     made.add_argument("--episode", type=int, metavar="N", help="with --video: which of them (0)")
+    made.add_argument(
+        "--overlay",
+        action="store_true",
+        help="with --video: write step and return above each frame",
+    )
     made.add_argument("--json", action="store_true", help="one JSON object on standard output")
     return made
 
@@ -126,6 +131,8 @@ def _check(typed: argparse.Namespace, runs: Sequence[Recorded]) -> None:
     if typed.video is None:
         if typed.episode is not None:
             raise WrongUsage("--episode: it says which one --video shows")
+        if typed.overlay:
+            raise WrongUsage("--overlay needs --video FILE")
         return
     video.check(typed.video)
     typed.episode = typed.episode or 0
@@ -217,7 +224,8 @@ def _film(judged: Judged, typed: argparse.Namespace) -> dict[str, Any]:
         simulators = evaluating.evaluator.simulators
         film = Filmed(typed.episode, simulators.frame)
         played = evaluating.play(policy, film)[typed.episode]
-        video.write(typed.video, film.frames, simulators.frame_rate)
+        captions = film.captions if typed.overlay else ()
+        video.write(typed.video, film.frames, simulators.frame_rate, captions)
     finally:
         evaluating.close()
     if film.instead:

@@ -42,12 +42,15 @@ def fingerprint(frames: Sequence[Array]) -> str:
     return made.hexdigest()
 
 
-def write(path: Path, frames: Sequence[Array], rate: float) -> None:
-    """Write it whole, or not at all; frames are (height, width, 3) uint8, all of one size."""
+def write(path: Path, frames: Sequence[Array], rate: float, captions: Sequence[str] = ()) -> None:
+    """Write it whole, or not at all; frames are (height, width, 3) uint8, all of one size.
+    Captions, if any, are written above them."""
     import cv2
 
     assert frames, "an episode has at least one frame"
     shown = [_prepared(frame) for frame in frames]
+    if captions:
+        shown = [_captioned(cv2, *pair) for pair in zip(shown, captions, strict=True)]
     beside = path.with_name(f".{path.name}")
     beside = beside.with_suffix(path.suffix)
     try:
@@ -67,6 +70,15 @@ def _prepared(frame: Array) -> Array:
     height, width = large.shape[:2]
     padded = np.pad(large, ((0, height % 2), (0, width % 2), (0, 0)), mode="edge")
     return np.ascontiguousarray(padded)
+
+
+def _captioned(cv2: Any, frame: Array, caption: str) -> Array:
+    """Return the frame below a dark strip with light letters, which hides nothing of it."""
+    size = frame.shape[1] / 640.0
+    strip = np.zeros((2 * round(20 * size), *frame.shape[1:]), np.uint8)
+    place, font = (round(12 * size), round(28 * size)), cv2.FONT_HERSHEY_SIMPLEX
+    cv2.putText(strip, caption, place, font, 0.8 * size, (255, 255, 255), 1, cv2.LINE_AA)
+    return np.vstack([strip, frame])
 
 
 def _mp4(cv2: Any, path: Path, frames: Sequence[Array], rate: float) -> bool:

@@ -51,8 +51,9 @@ class Played:
     score: float | None
 
 
-Watch = Callable[[int, int, Observation], None]
-"""Told which episode was begun or stepped, in which row, and what is seen there: (agents, ...)."""
+Watch = Callable[[int, int, Observation, float | None], None]
+"""Called with the episode that was begun or stepped, its row, what is seen there: (agents, ...),
+and the reward of the step, a mean over agents; None where it was begun."""
 
 
 class Simulators(ABC):
@@ -223,7 +224,7 @@ class Evaluator:
         storage.write_frame([row], 0, seen)
         storage.age[row, 0] = 0
         if watch is not None:
-            watch(number, row, {name: array[0] for name, array in seen.items()})
+            watch(number, row, {name: array[0] for name, array in seen.items()}, None)
 
     def _step(self, version: Version, watch: Watch | None) -> list[tuple[int, Mapping[str, float]]]:
         """One step of every episode; the rows whose episode ended, and what is known of it."""
@@ -237,7 +238,7 @@ class Evaluator:
         if watch is not None:
             for place, row in enumerate(rows):
                 seen = {name: array[place] for name, array in result.observation.items()}
-                watch(self._playing[row], int(row), seen)
+                watch(self._playing[row], int(row), seen, float(result.reward[place].mean()))
         ended = np.flatnonzero(result.terminated | result.truncated)
         return [(int(rows[place]), self.simulators.facts(int(place), result)) for place in ended]
 

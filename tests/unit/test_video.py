@@ -176,6 +176,34 @@ def test_what_is_written_can_be_watched(
         assert np.abs(middle[-8] - (10, 20, 60)).max() < 64
 
 
+def test_captions_count_steps_and_rewards() -> None:
+    """One for each frame of the episode, the first before any step; other episodes do not count."""
+    film = Filmed(3, nothing)
+    seen = {"observation": np.zeros((1, 2), np.float32)}
+    film(3, 0, seen, None)
+    film(2, 1, seen, 100.0)
+    for reward in (1.0, -0.25):
+        film(3, 0, seen, reward)
+    assert film.captions == ["step 0  return 0", "step 1  return 1", "step 2  return 0.75"]
+    assert len(film.frames) == 3
+
+
+def test_an_overlay_hides_nothing(tmp_path: Path) -> None:
+    """Light letters on a dark strip above the picture, other ones for each frame; the frames that
+    were given stay what they are."""
+    path, frames = tmp_path / "over.mp4", [np.full((48, 80, 3), 60, np.uint8)] * 2
+    before = video.fingerprint(frames)
+    video.write(path, frames, 20.0, ["step 0  return 0", "step 1  return 1"])
+    assert video.fingerprint(frames) == before
+    read = cv2.VideoCapture(str(path))
+    first, second = (read.read()[1].astype(int) for _ in range(2))
+    read.release()
+    assert first.shape == (20 + 192, 320, 3)
+    assert np.abs(first[22:] - 60).max() < 20
+    assert first[:18].max() > 150 > 40 > np.median(first[:18])
+    assert np.abs(first[:18] - second[:18]).max() > 60
+
+
 def test_what_cannot_be_written_is_refused(tmp_path: Path) -> None:
     """Before anything is played, or without leaving half a file."""
     with pytest.raises(WrongUsage, match=r"must end in \.mp4 or \.gif"):
