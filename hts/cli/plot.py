@@ -12,6 +12,7 @@ from typing import Any
 from hts.cli import shell
 from hts.errors import WrongUsage
 from hts.report.curves import AXES, Curve, columns, curve, experiments, found
+from hts.report.metrics import described
 from hts.report.picture import Frame, Stroke, checked, draw, draw_waiting
 from hts.report.printed import TABLES
 from hts.report.recorded import Recorded
@@ -145,8 +146,9 @@ def _plot(typed: argparse.Namespace) -> int:
         print(json.dumps(_as_json(typed, labels, curves, runs), indent=2, allow_nan=False))
         return shell.DONE
     several = any(len(drawn.seeds) > 1 for drawn in curves)
-    title = f"{typed.y}: mean and 95 % interval over seeds" if several else typed.y
-    frame = Frame(title=title, x=AXIS_LABELS[typed.x], y=typed.y)
+    metric = described(typed.y)
+    title = f"{metric.heading}\nmean and 95 % interval over seeds" if several else metric.heading
+    frame = Frame(title=title, x=AXIS_LABELS[typed.x], y=metric.axis)
     draw(out, frame, [_stroke(*pair) for pair in zip(labels, curves, strict=True)])
     for label, drawn in zip(labels, curves, strict=True):
         print(f"{label}: {_in_words(drawn, typed.x)}")

@@ -11,32 +11,51 @@ from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Any
 
+import numpy as np
+
 from hts.config import Given, flatten
 from hts.config.resolve import resolve
 from hts.errors import BadConfig
+from hts.report import evaluations, statistics
 from hts.report.command import arguments
 from hts.report.curves import Series, columns, lines
 from hts.report.evaluations import EVALUATIONS
+from hts.report.intervals import bootstrapped
+from hts.report.metrics import described
 from hts.report.recorded import Recorded
 from hts.report.style import CSS
 from hts.report.svg import Line, chart, shares, short
-from hts.report.waiting import Role, roles
+from hts.report.waiting import Role, label, roles
 
+_RESULTS = ("episode/return", "episode/score")
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 _CURVES = {
-    "Episodes": ("episode/score", "episode/return", "episode/shaped_return", "episode/length"),
+    "Training episodes, means over the latest 100": (
+        "episode/score",
+        "episode/return",
+        "episode/shaped_return",
+        "episode/length",
+    ),
     "Learning": (
         "train/policy_loss",
         "train/value_loss",
+        "train/critic_loss",
+        "train/value",
         "train/entropy",
+        "train/temperature",
         "train/kl",
         "train/clip_fraction",
         "train/explained_variance",
         "train/gradient_norm",
+        "train/critic_gradient_norm",
+        "train/policy_gradient_norm",
         "train/learning_rate",
     ),
     "Speed": ("time/steps_per_second", "machine/cores_busy", "machine/memory"),
 }
+_FROM_ZERO = ("time/", "machine/")
+"""Amounts, of which half is half as high."""
+
 _LATEST = 10
 
 
@@ -73,25 +92,48 @@ def _section(name: str, body: str) -> str:
 def _head(run: Recorded, title: str, series: Mapping[str, Series]) -> str:
     status = run.status
     tone = "good" if status == "done" else "bad" if status.startswith("failed") else "soft"
-    tiles = {
+    results = {
+        **_evaluated(run),
+        **{described(name).heading: _last(series, name) for name in _RESULTS},
+    }
+    amounts = {
         "steps": _last(series, "steps"),
         "steps per second": run.result.get("sps") or _last(series, "time/steps_per_second"),
-        "score, latest 100": _last(series, "episode/score"),
-        "return, latest 100": _last(series, "episode/return"),
         "seconds": _last(series, "time/seconds"),
         "episodes": _last(series, "episode/count"),
     }
-    shown = "".join(
-        f'<div class="tile"><b>{_value(value)}</b><span>{name}</span></div>'
-        for name, value in tiles.items()
-        if value is not None
-    )
+    shown = _tiles(results, "tile headline") + _tiles(amounts, "tile")
     return (
         f'<header><h1>{escape(title)}</h1><p><b class="{tone}">{escape(status)}</b>, digest '
         f"<code>{escape(str(run.result.get('digest', 'not known yet')))}</code></p>"
         f'<p class="soft">experiment <code>{escape(run.identity)}</code> in '
         f'<code>{escape(run.path.name)}</code></p></header>\n<div class="tiles">{shown}</div>'
     )
+
+
+def _tiles(values: Mapping[str, object], kind: str) -> str:
+    return "".join(
+        f'<div class="{kind}"><b>{_value(value)}</b><span>{name}</span></div>'
+        for name, value in values.items()
+        if value is not None
+    )
+
+
+def _evaluated(run: Recorded) -> dict[str, str]:
+    """Return what `hts-eval` says of a run: the final metric, with its interval."""
+    policies = list(evaluations.read(run.path).values())[-statistics.LAST :]
+    try:
+        values = np.array(statistics.final(policies))
+    except (KeyError, TypeError, ValueError):  # a record of another form
+        return {}
+    if not len(values):
+        return {}
+    interval = bootstrapped(values)
+    mean, low, high = (_value(float(end)) for end in (interval.mean, interval.low, interval.high))
+    what = statistics.what_counts(policies).removesuffix("s")
+    last = f"{len(policies)} policies" if len(policies) > 1 else "policy"
+    of = f"{len(values)} episodes of the last {last}"
+    return {f"Evaluation {what}, mean and 95 % interval of {of}": f"{mean} [{low}, {high}]"}
 
 
 def _last(series: Mapping[str, Series], name: str) -> float | None:
@@ -167,11 +209,10 @@ def _charts(series: Mapping[str, Series], wanted: Iterable[str]) -> str:
 
 
 def _figure(name: str, one: Series) -> str:
-    caption = f"{escape(name)} <span>last {short(float(one.y[-1]))}</span>"
-    return (
-        f"<figure><figcaption>{caption}</figcaption>"
-        f"{chart([Line(name, one.x, one.y)], name)}</figure>"
-    )
+    title = described(name).label
+    caption = f"{escape(title)} <span>last {short(float(one.y[-1]))}</span>"
+    drawn = chart([Line(title, one.x, one.y)], name, from_zero=name.startswith(_FROM_ZERO))
+    return f"<figure><figcaption>{caption}</figcaption>{drawn}</figure>"
 
 
 def _evaluation(run: Recorded, series: Mapping[str, Series]) -> str:
@@ -202,7 +243,7 @@ def _time(run: Recorded, series: Mapping[str, Series]) -> str:
 def _budget(role: Role) -> str:
     parts = [Line(kind, role.x, share) for kind, share in role.shares.items()]
     keys = "".join(
-        f'<span><i class="key c{number}"></i>{escape(part.name)}</span>'
+        f'<span><i class="key c{number}"></i>{escape(label(part.name))}</span>'
         for number, part in enumerate(parts)
     )
     return (

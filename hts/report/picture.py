@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hts.errors import WrongUsage
+from hts.report.waiting import label
 from hts_envs.contract import Array
 from hts_envs.errors import MissingPackages, install_command
 
@@ -86,7 +87,7 @@ def draw_waiting(path: Path, x: str, roles: Sequence[Role]) -> None:
     figure = _figure(0.6 + 2.0 * len(roles))
     rows = figure.subplots(len(roles), sharex=True, squeeze=False)[:, 0]
     for axes, role in zip(rows, roles, strict=True):
-        labels = list(role.shares)
+        labels = [label(kind) for kind in role.shares]
         axes.stackplot(role.x, *role.shares.values(), labels=labels, colors=COLOURS, alpha=0.8)
         _around(axes, Frame(title=role.name, x="", y="share of time"))
         axes.set_ylim(0.0, 1.0)

@@ -17,11 +17,13 @@ p { margin: 6px 0; }
 .good { color: var(--good); }
 .bad { color: var(--bad); }
 .tiles { display: grid; gap: 10px; grid-template-columns: repeat(auto-fill, minmax(150px, 1fr)); }
+.tile b { display: block; font-size: 19px; font-variant-numeric: tabular-nums; }
+.headline { grid-column: span 2; }
+.headline b { font-size: 24px; }
 .charts { display: grid; gap: 14px;
   grid-template-columns: repeat(auto-fill, minmax(min(100%, 320px), 1fr)); }
 .tile, figure { background: var(--card); border: 1px solid var(--edge); border-radius: 8px;
   margin: 0; padding: 10px 12px; min-width: 0; }
-.tile b { display: block; font-size: 19px; font-variant-numeric: tabular-nums; }
 .tile span, figcaption span { color: var(--soft); font-size: 13px; }
 figcaption { display: flex; flex-wrap: wrap; justify-content: space-between; gap: 0 10px;
   font-weight: 600; font-size: 14px; }

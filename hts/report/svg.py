@@ -60,19 +60,20 @@ def thinned(line: Line) -> Line:
     return Line(line.name, line.x[kept], line.y[kept])
 
 
-def chart(lines: Sequence[Line], name: str, x: str = "steps") -> str:
-    """Lines over one axis."""
+def chart(lines: Sequence[Line], name: str, x: str = "steps", *, from_zero: bool = False) -> str:
+    """Return lines over one axis, whose numbers begin at 0 if asked."""
     shown = [thinned(line) for line in lines]
     every_x, every_y = (np.concatenate([getattr(line, of) for line in shown]) for of in "xy")
-    across, up = _scales(every_x, every_y)
+    across, up = _scales(every_x, every_y, from_zero=from_zero)
     body = "".join(_line(line, number, across, up) for number, line in enumerate(shown))
-    return _framed(name, _axes(across, up, x) + body)
+    title = ", ".join(line.name for line in lines)
+    return _framed(name, _axes(across, up, x) + body, title)
 
 
 def shares(lines: Sequence[Line], name: str, x: str = "steps") -> str:
     """Parts of a whole, one above the other: at the same places, between 0 and 1."""
     low = np.zeros(len(lines[0].x))
-    across, up = _scales(lines[0].x, np.array([0.0, 1.0]), room=0.0)
+    across, up = _scales(lines[0].x, np.array([0.0, 1.0]), room=0.0, from_zero=True)
     body = []
     for number, line in enumerate(lines):
         high = low + line.y
@@ -80,12 +81,16 @@ def shares(lines: Sequence[Line], name: str, x: str = "steps") -> str:
         back = _points(across(line.x[::-1]), up(low[::-1]))
         body.append(f'<polygon class="area c{number % 6}" points="{there} {back}"/>')
         low = high
-    return _framed(name, "".join(body) + _axes(across, up, x))
+    return _framed(name, "".join(body) + _axes(across, up, x), name)
 
 
-def _scales(x: Array, y: Array, room: float = 0.06) -> tuple[_Scale, _Scale]:
+def _scales(
+    x: Array, y: Array, room: float = 0.06, *, from_zero: bool = False
+) -> tuple[_Scale, _Scale]:
     left, right = float(x.min()), float(x.max())
     low, high = float(y.min()), float(y.max())
+    if from_zero:
+        low = min(0.0, low)
     spare = (high - low) * room
     if not high > low:
         spare = abs(high) * 0.1 or 1.0
@@ -93,7 +98,7 @@ def _scales(x: Array, y: Array, room: float = 0.06) -> tuple[_Scale, _Scale]:
         left, right = left - (abs(left) * 0.1 or 1.0), right + (abs(right) * 0.1 or 1.0)
     return (
         _Scale(left, right, _LEFT, WIDTH - _RIGHT),
-        _Scale(low - spare, high + spare, HEIGHT - _BOTTOM, _TOP),
+        _Scale(low if from_zero else low - spare, high + spare, HEIGHT - _BOTTOM, _TOP),
     )
 
 
@@ -108,9 +113,9 @@ def _points(x: Array, y: Array) -> str:
     return " ".join(f"{a:g},{b:g}" for a, b in zip(x, y, strict=True))
 
 
-def _framed(name: str, body: str) -> str:
+def _framed(name: str, body: str, title: str) -> str:
     return (
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(name)}" '
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}" '
         f'data-name="{escape(name)}">{body}</svg>'
     )
 
@@ -118,12 +123,11 @@ def _framed(name: str, body: str) -> str:
 def _axes(across: _Scale, up: _Scale, x: str) -> str:
     """Thin lines, and numbers beside them."""
     parts = []
-    for value, text in _ticks(up.low, up.high, 5):
+    for value, text in ticks(up.low, up.high, 5):
         (place,) = up(np.array([value]))
         parts.append(f'<path class="grid" d="M{_LEFT} {place:g}H{WIDTH - _RIGHT}"/>')
         parts.append(f'<text x="{_LEFT - 5}" y="{place + 3.5:g}" class="end">{text}</text>')
-    ticks = list(_ticks(across.low, across.high, 5))
-    for value, text in ticks:
+    for value, text in ticks(across.low, across.high, 5):
         (place,) = across(np.array([value]))
         if place < WIDTH - _RIGHT - 45:  # room for the name of the axis
             parts.append(f'<text x="{place:g}" y="{HEIGHT - 8}" class="middle">{text}</text>')
@@ -131,7 +135,7 @@ def _axes(across: _Scale, up: _Scale, x: str) -> str:
     return "".join(parts)
 
 
-def _ticks(low: float, high: float, about: int) -> Iterator[tuple[float, str]]:
+def ticks(low: float, high: float, about: int) -> Iterator[tuple[float, str]]:
     """Round numbers within a range, as far apart as 1, 2 or 5 times a power of ten."""
     rough = (high - low) / about
     power = 10.0 ** math.floor(math.log10(rough))
@@ -147,7 +151,7 @@ def short(value: float, step: float | None = None) -> str:
     size = max(abs(value), step or 0.0)
     for factor, prefix in _PREFIXES:
         if size >= factor:
-            return f"{value / factor:.4g}{prefix}"
+            return f"{value / factor:.4g}{prefix}" if value else "0"
     if step is None:
         return f"{value:.4g}"
     digits = max(0, -math.floor(math.log10(step) + 1e-9))

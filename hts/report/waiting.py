@@ -19,6 +19,11 @@ _ROLES = {
 """As in `machine/executors_for_learner`."""
 
 
+def label(kind: str) -> str:
+    """Return the words for a share: `working`, `waiting for actors`."""
+    return f"waiting {kind}" if kind.startswith("for ") else kind
+
+
 @dataclass(frozen=True, eq=False)
 class Role:
     """The shares of one role's time, all at the same places."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,13 @@ PNG = b"\x89PNG"
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two experiments: one with seeds 0, 1 and 2, one with seed 0."""
+    """Two experiments: one with seeds 0, 1 and 2, one with seed 0. The clock of these records is
+    not that of a machine under load, on which runs so short may have no second in common."""
     folder = tmp_path_factory.mktemp("runs")
     for seed in range(3):
-        made.run(folder / f"slow{seed}", seed=seed)
+        run = made.run(folder / f"slow{seed}", seed=seed)
+        record = made.lines(run)
+        made.write(run, [{**line, "time/seconds": line["update"] + seed / 8} for line in record])
     made.run(folder / "fast0", learning_rate=0.003)
     return folder
 
@@ -80,6 +84,35 @@ def test_a_picture_is_the_same_bytes_every_time(runs: Path, tmp_path: Path) -> N
             drawn.append(out.read_bytes())
         assert drawn[0] == drawn[1]
         assert drawn[0].startswith(PNG) or b"<svg" in drawn[0]
+
+
+@pytest.mark.parametrize(
+    ("y", "seeds", "words"),
+    [
+        (
+            "episode/return",
+            "slow*",
+            ["Training return, mean over the latest 100 episodes that ended", "reward", "3 seeds"],
+        ),
+        ("episode/return", "slow0", ["latest 100 episodes", "reward", "environment steps"]),
+        ("train/entropy", "slow0", ["Entropy", "nats"]),
+        ("train/explained_variance", "slow0", ["Explained variance"]),
+    ],
+)
+def test_a_picture_says_what_it_shows_and_says_it_once(
+    runs: Path, tmp_path: Path, y: str, seeds: str, words: list[str]
+) -> None:
+    """Title, unit and label differ, and none of them is the name in the record."""
+    out = tmp_path / "a.svg"
+    chosen = [str(each) for each in sorted(runs.glob(seeds))]
+    assert main([*chosen, "--y", y, "--out", str(out)]) == 0
+    texts = re.findall(r"<text[^>]*>([^<]*)</text>", out.read_text())
+    shown = [text for text in texts if not re.fullmatch(r"[−\d.k]+", text)]
+    assert y not in shown
+    assert len(set(shown)) == len(shown)
+    for word in words:
+        assert word in "\n".join(shown)
+    assert ("mean and 95 % interval over seeds" in shown) == ("*" in seeds)
 
 
 def test_along_time_runs_share_a_grid(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:

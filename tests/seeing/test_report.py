@@ -34,9 +34,14 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for line in record:
         line["machine/learner_working"] = 0.25
         line["machine/learner_for_executors"] = 0.75
+        line["machine/cores_busy"] = 1.98
+        line["machine/memory"] = 669.0 + line["update"]
     record[4]["train/kl"] = float("nan")
     made.write(folder, record)
-    told = [{"update": n, "steps": 64 * n, "eval/return": 9.5, "returns": [9, 10]} for n in (5, 10)]
+    told = [
+        {"update": n, "steps": 64 * n, "eval/return": 9.5, "returns": [9, 10], "lengths": [9, 10]}
+        for n in (5, 10)
+    ]
     (folder / "eval.jsonl").write_text("".join(json.dumps(line) + "\n" for line in told))
     legs = [{"behind": 0, "began": "2026-01-02T03:04:05"}, {"behind": 6, "began": "later"}]
     made.change(folder, "manifest.json", legs=legs)
@@ -74,6 +79,42 @@ def test_the_page_holds_the_run(run: Path, tmp_path: Path) -> None:
     assert points(text, "eval/return") == 2
     assert "went on later behind update 6" in text
     assert "executor-0 died of SIGKILL" in text
+
+
+def test_the_headline_is_the_evaluation(run: Path, tmp_path: Path) -> None:
+    """With its interval, before the training return, before amounts; without an evaluation the
+    training return comes first."""
+    text = written(run, tmp_path / "run.html")
+    tiles = re.findall(r'<div class="(tile[^"]*)"><b>([^<]*)</b><span>([^<]*)</span>', text)
+    assert [kind for kind, _, _ in tiles[:3]] == ["tile headline", "tile headline", "tile"]
+    mean, low, high = map(float, re.findall(r"[\d.]+", tiles[0][1]))
+    assert low < mean == 9.5 < high
+    assert tiles[0][2].startswith("Evaluation return, mean and 95 % interval of 4 episodes")
+    assert tiles[1][2] == "Training return, mean over the latest 100 episodes that ended"
+    plain = made.copy(run, tmp_path / "plain")
+    (plain / "eval.jsonl").unlink()
+    text = written(plain, tmp_path / "plain.html")
+    assert re.findall(r"</b><span>([^<,]*)", text)[0] == "Training return"
+
+
+def axis(text: str, name: str) -> list[str]:
+    """Return the numbers beside the upright axis of this chart."""
+    (drawn,) = re.findall(rf'data-name="{name}">(.*?)</svg>', text)
+    return re.findall(r'class="end">([^<]*)<', drawn)[:-1]
+
+
+def test_charts_have_titles_with_units_and_amounts_begin_at_zero(run: Path, tmp_path: Path) -> None:
+    """No raw name is a title; cores, memory and speed start at 0, a return where it is."""
+    text = written(run, tmp_path / "run.html")
+    titles = re.findall(r"<figcaption>([^<]*?) ?<", text)
+    assert not [title for title in titles if "/" in title.replace("steps/s", "")]
+    assert {"Training return (reward)", "KL divergence (nats)", "Memory (MB)", "Busy cores"} <= {
+        *titles
+    }
+    for name in ("machine/cores_busy", "machine/memory", "time/steps_per_second"):
+        assert float(axis(text, name)[0]) == 0.0
+    assert float(axis(text, "episode/return")[0]) > 0.0
+    assert "waiting for executors" in text
 
 
 def test_the_command_on_the_page_is_this_experiment(run: Path) -> None:
@@ -175,6 +216,7 @@ def test_charts_of_all_sizes_stay_in_their_frame(values: list[float]) -> None:
 def test_numbers_are_short() -> None:
     """As on the axes, and beside a name."""
     assert [short(value, 500.0) for value in (0.0, 500.0, 1500.0)] == ["0", "500", "1.5k"]
+    assert [short(value, 2000.0) for value in (0.0, 2000.0)] == ["0", "2k"]
     assert [short(value, 0.05) for value in (0.0, 0.65, -0.1)] == ["0.00", "0.65", "-0.10"]
     assert (short(2.5e-7), short(20_096.0), short(3e-7, 1e-7)) == ("2.5e-07", "20.1k", "3e-07")
 
