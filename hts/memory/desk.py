@@ -135,6 +135,13 @@ class Desk:
         """Rollout and step of what this block asked last."""
         return divmod(int(self.asked[block]) - 1, self._questions)
 
+    @property
+    def taken(self) -> int:
+        """Environment steps that all replicas have taken, those of unfinished rollouts included."""
+        rollouts, steps = np.divmod(self.asked - 1, self._questions)
+        replicas = np.array([len(block) for block in self.crew.blocks])
+        return int((rollouts * self.steps + steps) @ replicas)
+
     def answer(self, block: int) -> None:
         """What this block asked stands in the storage now."""
         self.answered[block] = self.asked[block]

@@ -1,54 +1,56 @@
-"""The bottleneck of a run in one line, and the one change that would help.
+"""The bottleneck of a run in one sentence, with the one change that would help.
 
-Who works nearly all the time is what the others wait for. Whether more of them would help is a
-question of cores: where all are busy, nothing is gained by sharing them among more processes.
+A role that works nearly all the time is what the others wait for. Whether more of it would help is
+a question of cores: where all of them are busy, sharing them among more processes gains nothing.
 """
 
 from __future__ import annotations
 
+from hts.report.drawing import percent
 from hts.report.vitals import ACTORS, EXECUTORS, LEARNER, SIMULATORS, WORKED, Kind, Vitals
 
-_HIGH = 0.85  # of the time: somebody works as good as always
-_SOME = 0.15  # a wait that is worth a word
+_HIGH = 0.85  # share of the time from which a role counts as always working
+_SOME = 0.15  # share of the time from which a wait is worth a sentence
 _FREE = 0.6  # of a core: what one more process needs to be of use
-_OTHERS = 0.35  # of a core: other programs that are felt
+_OTHERS = 0.35  # of a core: other programs that can be felt
+_MORE_CORES = "a machine with more cores would help"
 
 
 def advise(seen: Vitals) -> str:
-    """One line; empty while nobody has told anything yet."""
+    """Return one sentence; an empty one before any time was recorded."""
     if not seen.kinds:
-        return "one process does everything in turn: leave out serial=true for speed"
+        return "Leave out serial=true to train in several processes, which is faster."
     if not any(kind.shares for kind in seen.kinds):
         return ""
-    rules = (_in_turn, _idle_steps, _for_simulators, _for_actors, _for_learner, _for_executors)
-    said = next(filter(None, (rule(seen) for rule in rules)), "everybody has something to do")
-    return f"{said}{_others(seen)}"
+    rules = (
+        *(_for_simulators, _other_programs, _in_turn, _idle_steps),
+        *(_for_actors, _for_learner, _for_executors),
+    )
+    sentence = next(
+        filter(None, (rule(seen) for rule in rules)), "no process waits long for another one"
+    )
+    return f"{sentence[0].upper()}{sentence[1:]}."
 
 
-def _room(seen: Vitals) -> bool:
-    """One more process would find a core."""
+def _has_room(seen: Vitals) -> bool:
+    """Return whether one more process would find a core."""
     return seen.cores - seen.busy >= _FREE
 
 
-def _full(seen: Vitals) -> str:
-    return f"{round(seen.busy)} of {seen.cores} cores are busy"
-
-
-def _others(seen: Vitals) -> str:
-    if seen.others < _OTHERS:
-        return ""
-    return f" (other programs take {seen.others:.1f} cores)"
+def _other_programs(seen: Vitals) -> str | None:
+    """Simulators that connect from outside are other programs, too."""
+    if seen.setting.remote or _has_room(seen) or seen.others < _OTHERS:
+        return None
+    return f"other programs use {seen.others:.1f} of {seen.cores} cores: stopping them would help"
 
 
 def _in_turn(seen: Vitals) -> str | None:
-    """Under schedule sync somebody always waits."""
-    executors, learner = seen.kind("executor"), seen.kind("learner")
-    if seen.setting.schedule != "sync" or executors.share(LEARNER) < _SOME:
+    """Under schedule sync one of the two always waits."""
+    if seen.setting.schedule != "sync" or seen.kind("executor").share(LEARNER) < _SOME:
         return None
     return (
-        f"schedule sync: {_who(executors)} for the learner "
-        f"{executors.share(LEARNER):.0%}, it waits {learner.share(EXECUTORS):.0%}; "
-        "--schedule hts does both at once (another result)"
+        "executors and the learner take turns: --schedule hts would run both at once, with "
+        "another result"
     )
 
 
@@ -59,21 +61,20 @@ def _idle_steps(seen: Vitals) -> str | None:
     idle = seen.busy < seen.cores * 0.5 and seen.busy < executors.count * 0.6
     if not can or not idle or executors.share(WORKED) < 1 - _SOME:
         return None
-    return (
-        f"steps wait without computing ({seen.busy:.1f} of {seen.cores} cores busy): "
-        "--set stepping=threads takes them at once"
-    )
+    return "steps wait without computing: --set stepping=threads would overlap them"
 
 
 def _for_simulators(seen: Vitals) -> str | None:
-    executors = seen.kind("executor")
+    """Waiting takes no core: more replicas wait at the same time, whatever other programs do."""
+    executors, setting = seen.kind("executor"), seen.setting
     share = executors.share(SIMULATORS)
     if share < _SOME or share < executors.share(LEARNER):
         return None
-    said = f"{_who(executors)} for simulators {share:.0%}"
-    if not _room(seen):
-        return f"{said}: more executors will not help, {_full(seen)}"
-    return f"{said}: more executors will not help, more replicas would (another result)"
+    own = seen.busy - (0.0 if setting.remote else seen.others)
+    remedy = f"--envs {2 * setting.replicas} would help, with another result"
+    if seen.cores - own < _FREE:
+        remedy = _MORE_CORES
+    return _waiting(executors, "simulators", share, remedy)
 
 
 def _for_actors(seen: Vitals) -> str | None:
@@ -81,12 +82,12 @@ def _for_actors(seen: Vitals) -> str | None:
     share = executors.share(ACTORS)
     if not actors.count or share < _SOME or share < executors.share(LEARNER):
         return None
-    said = f"{_who(executors)} for {_them(actors)} {share:.0%}"
+    remedy = "--actors 0 would help"
     if seen.setting.device != "cpu":
-        return f"{said}: more blocks (--set blocks=N) keep them stepping meanwhile"
-    if actors.share(WORKED) >= _HIGH and _room(seen):
-        return f"{said}: --actors {actors.count + 1} would help, a core is free"
-    return f"{said}: --actors 0 lets executors answer themselves"
+        remedy = "more blocks would help (--set blocks=N)"
+    elif actors.share(WORKED) >= _HIGH and _has_room(seen):
+        remedy = f"--actors {actors.count + 1} would help"
+    return _waiting(executors, _named(actors), share, remedy)
 
 
 def _for_learner(seen: Vitals) -> str | None:
@@ -94,21 +95,16 @@ def _for_learner(seen: Vitals) -> str | None:
     share = executors.share(LEARNER)
     if share < _SOME:
         return None
-    said = f"{_who(executors)} for the learner {share:.0%}"
+    threads = min(2 * setting.learners, 4, setting.shards, seen.cores)
+    less = "a smaller batch" if setting.replayed else "fewer epochs"
+    remedy = f"{less} would help, with another result"
     if learner.share(WORKED) < _HIGH and setting.barrier:
-        return f"{said}: --schedule hts does without the swap, with the same result"
-    threads = min(setting.shards, seen.cores)
-    if _room(seen) and setting.learners < threads:
-        more = min(2 * setting.learners, 4, threads)
-        if more > setting.learners:
-            return f"{said}: --learners {more} would help, a core is free"
-    if learner.share(WORKED) < _HIGH:
-        return f"{said}, and it for them {learner.share(EXECUTORS):.0%}: {_full(seen)}"
-    less = "a smaller batch or beta_av" if setting.replayed else "fewer epochs"
-    return (
-        f"{said}: more executors will not help, an update is the limit; {less} or a smaller "
-        "network would (another result)"
-    )
+        remedy = "--schedule hts would help, with the same result"
+    elif _has_room(seen) and threads > setting.learners:
+        remedy = f"--learners {threads} would help"
+    elif learner.share(WORKED) < _HIGH:
+        remedy = _MORE_CORES
+    return _waiting(executors, "the learner", share, remedy)
 
 
 def _for_executors(seen: Vitals) -> str | None:
@@ -116,22 +112,20 @@ def _for_executors(seen: Vitals) -> str | None:
     share = learner.share(EXECUTORS)
     if executors.share(WORKED) < _HIGH:
         return None
-    said = f"the learner waits for {_them(executors)} {share:.0%}"
+    remedy = "faster steps of the environment would help"
+    if not setting.batched and not _has_room(seen):
+        remedy = _MORE_CORES
+    elif not setting.batched and executors.count < setting.replicas and share >= _SOME:
+        remedy = f"--executors {executors.count + 1} would help"
     if share < _SOME:
-        said = "everybody works nearly all the time"
-    if setting.batched:
-        return f"{said}: the world steps all replicas in one call, which is the limit"
-    if not _room(seen):
-        return f"{said}: more executors will not help, {_full(seen)}"
-    if executors.count < setting.replicas and share >= _SOME:
-        return f"{said}: --executors {executors.count + 1} would help, a core is free"
-    return f"{said}: steps are the limit"
+        return f"executors and the learner both work nearly all the time: {remedy}"
+    return _waiting(learner, _named(executors), share, remedy)
 
 
-def _who(kind: Kind) -> str:
-    """They wait, or the only one does."""
-    return f"the {kind.role} waits" if kind.count == 1 else f"{kind.name} wait"
+def _waiting(kind: Kind, of: str, share: float, remedy: str) -> str:
+    verb = "waits" if kind.count == 1 else "wait"
+    return f"{_named(kind)} {verb} for {of} {percent(share)} of the time: {remedy}"
 
 
-def _them(kind: Kind) -> str:
+def _named(kind: Kind) -> str:
     return f"the {kind.role}" if kind.count == 1 else kind.name

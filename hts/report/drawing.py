@@ -64,6 +64,11 @@ class Style:
         return "…" if self.blocks else "~"
 
 
+def percent(share: float) -> str:
+    """Return a share as `42 %`."""
+    return f"{100.0 * share:.0f} %"
+
+
 def columns_of(text: str) -> int:
     """How wide a terminal shows it."""
     return sum(_columns(each) for each in text)

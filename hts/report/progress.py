@@ -16,6 +16,7 @@ from hts.roles.blocks import Episode
 
 _EVERY_SECONDS = 5.0
 _TOLD = ("return", "score")
+_LEARNING = ("entropy", "critic_loss", "value")  # as far as the algorithm has them
 _RECENT = 100
 _LATELY = 1.0
 
@@ -103,11 +104,12 @@ class Progress:
         if not last and self.seconds - self._told < _EVERY_SECONDS:
             return
         self._told = self.seconds
+        learning = [name for name in _LEARNING if f"train/{name}" in metrics]
         parts = [
             f"{self.steps:>11,} of {self.experiment.steps:,} steps",
             f"{self._speed:>7,.0f}/s",
             *(f"{name} {mean:.3g}" for name, mean in self._recent().items() if name in _TOLD),
-            f"entropy {metrics.get('train/entropy', 0.0):.3f}",
+            *(f"{name.replace('_', ' ')} {metrics[f'train/{name}']:.3g}" for name in learning),
             f"digest {chain[:8]}",
         ]
         mention("  ".join(parts))

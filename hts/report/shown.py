@@ -83,7 +83,8 @@ class Watched(Plain):
         style = terminal.style()
         self._live = Live(
             title(progress.experiment),
-            progress.experiment.updates * progress.experiment.rows,
+            progress.experiment.updates,
+            progress.experiment.rows,
             style,
         )
         self._terminal: terminal.Terminal | None = terminal.Terminal(self._live.lines, style)

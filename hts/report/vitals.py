@@ -72,6 +72,7 @@ class Vitals:
     others: float = 0.0  # of these, for other programs
     memory: int = 0  # bytes
     replaced: int = 0
+    taken: int = 0  # environment steps, unfinished rollouts included
 
     def kind(self, role: str) -> Kind:
         """One of them; nobody's, where there is none."""

@@ -78,6 +78,8 @@ class QLearner:
         self.kept = critics
         self._ring = ring
         self._beside = beside
+        assert isinstance(experiment.algo, PQL), "learns from a replay"
+        self._unused = () if experiment.algo.policy == "sac" else ("entropy", "temperature")
 
     def update(
         self, storage: Storage, behaviour: Version, newest: Version, updates: int
@@ -98,8 +100,10 @@ class QLearner:
             self._beside.take(updates, newest, self.kept.arrays()["critics"])
         made = self._beside.made(updates)
         if len(span):
-            said = zip(TOLD, made["told"].tolist(), strict=True)
-            told |= {f"train/{name}": number for name, number in said}
+            numbers = zip(TOLD, made["told"].tolist(), strict=True)
+            told |= {
+                f"train/{name}": number for name, number in numbers if name not in self._unused
+            }
         parameters = torch.from_numpy(np.array(made["parameters"]))
         self._finite(parameters, updates)
         scale = next_scale(storage, newest.scale)

@@ -83,6 +83,11 @@ class Evaluation:
         self._looked = 0  # and how often of these it has seen to everything
         self._starts = 0
 
+    def pids(self) -> list[int]:
+        """Return the evaluator's process, if there is one; called from the view's thread."""
+        child = self.child
+        return [] if child is None else [child.pid]
+
     @property
     def waits(self) -> bool:
         """Some policy is not evaluated yet."""

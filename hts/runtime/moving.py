@@ -215,8 +215,8 @@ class MovingRun:
         self._replaced += self._leaves.replaced
         self._marks += self._leaves.marks
         last = [Spent(spent.role, spent.rows.copy()) for spent in self._crewed.spent()]
-        learners = self._crewed.learners()
-        self._crewed = Crewed(lambda: last, lambda: (), lambda: 0, lambda: learners)
+        learners, taken = self._crewed.learners(), self._crewed.taken()
+        self._crewed = Crewed(lambda: last, lambda: (), lambda: 0, lambda: learners, lambda: taken)
         self._leaves.close()
         self._leaves = None
 
@@ -260,6 +260,7 @@ class MovingRun:
             lambda: self._crewed.pids(),
             lambda: len(self.replaced),
             lambda: self._crewed.learners(),
+            lambda: self._crewed.taken(),
         )
 
     def close(self) -> None:

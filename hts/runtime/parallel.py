@@ -16,6 +16,7 @@ from hts.config import Machine
 from hts.errors import RoleFailed
 from hts.machine import TIMES
 from hts.remote.port import Port, Remote
+from hts.report.drawing import percent
 from hts.runtime import (
     actor_process,
     executor_process,
@@ -142,20 +143,17 @@ class ParallelRun:
 
     def time_budget(self) -> str:
         """Where time went: for each kind of process the shares worked and waited, and for whom."""
-        parts = []
-        for spent in self._spent():
-            total = spent.rows.sum()
-            if not total:
-                continue
-            shares = zip(TIMES, spent.rows.sum(0) / total, strict=True)
-            told = [f"{column} {share:.0%}" for column, share in shares if share >= 0.005]
-            parts.append(f"{_plural(len(spent.rows), spent.role)} {', '.join(told)}")
-        return "; ".join(parts)
+        return "; ".join(time_sentence(spent) for spent in self._spent() if spent.rows.any())
 
     def crewed(self) -> Crewed:
         """What is seen of it from outside, until it is closed."""
-        replaced, learners = lambda: len(self.replaced), lambda: self._workers
-        return Crewed(self._spent, self._supervisor.pids, replaced, learners)
+        return Crewed(
+            self._spent,
+            self._supervisor.pids,
+            replaced=lambda: len(self.replaced),
+            learners=lambda: self._workers,
+            taken=lambda: self._shared.desk.taken,
+        )
 
     def _spent(self) -> list[Spent]:
         """The times of everybody, by role."""
@@ -180,6 +178,19 @@ def _remote(machine: Machine, replicas: int) -> Remote | None:
         return None
     port = Port.checked(machine.listen, machine.keys)
     return Remote(port, os.urandom(8).hex(), machine.patience, machine.step_limit)
+
+
+def time_sentence(spent: Spent) -> str:
+    """Return the shares of a role's time: `2 actors worked 30 %, waited for executors 70 %`."""
+    worked, *waits = spent.rows.sum(0) / spent.rows.sum()
+    columns = [column.removeprefix("waited ") for column in TIMES[1:]]
+    shares = [
+        f"{column} {percent(share)}"
+        for column, share in zip(columns, waits, strict=True)
+        if share >= 0.005
+    ]
+    sentence = f"{_plural(len(spent.rows), spent.role)} worked {percent(worked)}"
+    return f"{sentence}, waited {', '.join(shares)}" if shares else sentence
 
 
 def _plural(count: int, word: str) -> str:

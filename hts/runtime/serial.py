@@ -112,7 +112,7 @@ class SerialRun:
 
     def crewed(self) -> Crewed:
         """What is seen of it from outside: this process alone."""
-        return Crewed(lambda: (), lambda: (), lambda: 0, lambda: 1)
+        return Crewed(lambda: (), lambda: (), lambda: 0, lambda: 1, lambda: self.desk.taken)
 
     def close(self) -> None:
         self._learning.close()

@@ -30,6 +30,7 @@ from hts.runtime.parallel import ParallelRun
 from hts.runtime.serial import SerialRun
 from hts.runtime.standing import Standing
 from hts.runtime.telling import Telling
+from hts.runtime.vitals import Crewed
 from hts.signals import undisturbed
 from hts_envs.contract import Spaces
 from hts_envs.registry import parse
@@ -172,7 +173,7 @@ class _Training:
                 run = self._start()
                 _mention(f"inference: {run.strategy.why}")
                 self.progress.start()
-                self._telling.begin(run.crewed())
+                self._telling.begin(self._crewed(run))
                 self._follow(run)
             except KeyboardInterrupt:
                 code, status = INTERRUPTED, "interrupted"
@@ -257,6 +258,13 @@ class _Training:
         except OSError as error:
             return error.strerror
         return self._checkpoints.trouble
+
+    def _crewed(self, run: Run) -> Crewed:
+        """Return what is seen of a run from outside; its evaluator is no other program."""
+        crewed, evaluating = run.crewed(), self._evaluation
+        if evaluating is None:
+            return crewed
+        return dataclasses.replace(crewed, pids=lambda: [*crewed.pids(), *evaluating.pids()])
 
     def _end(self, run: Run) -> None:
         """What was learnt and not told yet, and a checkpoint behind all of it."""

@@ -34,13 +34,14 @@ class Spent:
 
 @dataclass(frozen=True)
 class Crewed:
-    """A run as it is looked at: its times, its processes, how many were replaced, and the threads
-    of its learner."""
+    """A run as it is looked at: its times, its processes, how many were replaced, the threads of
+    its learner, and the environment steps that were taken, unfinished rollouts included."""
 
     spent: Callable[[], Sequence[Spent]]
     pids: Callable[[], Sequence[int]]
     replaced: Callable[[], int]
     learners: Callable[[], int]
+    taken: Callable[[], int]
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,7 @@ class Look:
             others=busy - own,
             memory=_memory([os.getpid(), *self._seen.pids()]),
             replaced=self._seen.replaced(),
+            taken=self._seen.taken(),
         )
 
     def _sample(self) -> _Sample:

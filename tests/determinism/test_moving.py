@@ -309,7 +309,9 @@ def test_where_simulators_cannot_come_back_a_run_stays(
 def test_the_learner_is_seen_with_the_threads_that_it_has_now() -> None:
     """What is advised to whoever looks on goes by those, not by what a run began with."""
     threads = 1
-    look = Look(Crewed(lambda: (), lambda: (), lambda: 0, lambda: threads), Setting(4, shards=4))
+    look = Look(
+        Crewed(lambda: (), lambda: (), lambda: 0, lambda: threads, lambda: 0), Setting(4, shards=4)
+    )
     assert look().setting.learners == 1
     threads = 2
     assert look().setting.learners == 2

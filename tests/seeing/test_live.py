@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from hts.report import live
 from hts.report.advice import advise
 from hts.report.drawing import Style, width_of
-from hts.report.live import Seen, duration, view
+from hts.report.live import Live, Seen, duration, view
 from hts.report.terminal import _clean, _Drawn
 from hts.report.vitals import ACTORS, EXECUTORS, LEARNER, SIMULATORS, WORKED, Kind, Setting, Vitals
 from tests.fakes.screens import watched
@@ -66,7 +69,7 @@ SEEN = Seen(
     left=4.0,
     chain="9969a31a6a06a6b6c6d6e6f601234567",
     metrics=METRICS,
-    curve=[float(n) for n in range(300)],
+    curve=[(256.0 * n, float(n)) for n in range(300)],
     vitals=machine(
         (2, {WORKED: 0.25, LEARNER: 0.05, ACTORS: 0.7}),
         {WORKED: 0.1, EXECUTORS: 0.9},
@@ -89,16 +92,106 @@ def test_everything_is_seen_at_once(columns: int) -> None:
     assert len(lines) <= 23
     assert max(map(len, lines)) == columns, "the width is used, and not passed"
     for said in (
-        *("ppo on gym:CartPole-v1, seed 0", "digest 9969a31a6a06", " 62%", "0:04 left"),
+        *("ppo on gym:CartPole-v1, seed 0", "digest 9969a31a6a06", " 62 %", "0:04 left"),
         *("92,672 of 150,016 steps", "14,269 now", "14,189 mean", "1:02:05 passed"),
         *("487.2", "score      0.5", "12,345 steps   384 episodes", "-0.0108 policy loss"),
         *("8.8e-06 value loss", "0.1451 entropy", "0.00788 KL", "0.0859 clipped"),
-        *("0.9069 explained", "1 lag", "▁", "█"),
-        *("executors 2", " 25% working", " 70% for actors", "  5% for the learner"),
-        *("actor   ", " 90% working", "learner   ", " 90% for executors"),
-        "executors wait for the actor 70%: --actors 0 lets executors answer themselves",
+        *("0.9069 explained", "▁", "█"),
+        *("executors 2", "working  25 %  waiting for actors 70 %, for the learner 5 %"),
+        *("actor   ", "working  90 %", "learner   ", "waiting for executors 90 %"),
+        "Executors wait for the actor 70 % of the time: --actors 0 would help.",
     ):
         assert said in text, f"{said!r} is not in\n{text}"
+    for noise in ("lag", "critic", "mean value", "rollout", "┤"):
+        assert noise not in text
+
+
+def test_off_policy_learning_shows_critics_and_values() -> None:
+    """A deterministic policy reports no entropy, and its update has no numbers of PPO's."""
+    metrics = {"update": 9, "train/policy_loss": 6.5, "train/critic_loss": 0.25}
+    seen = dataclasses.replace(SEEN, metrics={**metrics, "train/value": -6.75, "train/lag": 1.0})
+    text = "\n".join(drawn(seen, 80, 23))
+    assert "6.5 policy loss   0.25 critic loss   -6.75 mean value" in text
+    for noise in ("lag", "entropy", "update  "):
+        assert noise not in text
+
+
+def test_a_rollout_that_fills_for_long_is_shown() -> None:
+    """Also before the first update."""
+    for metrics in (METRICS, {}):
+        seen = dataclasses.replace(SEEN, metrics=metrics, filling=(1536, 4096))
+        text = "\n".join(drawn(seen, 80, 23))
+        assert "rollout    1,536 of 4,096 steps taken   38 % filled" in text
+        assert "14,269 now" in text
+        assert ("updates" in text) == bool(metrics)
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(119, 39), (199, 49)])
+def test_a_tall_terminal_has_a_curve_that_fills_it(columns: int, rows: int) -> None:
+    """Rows for messages stay free; both axes have numbers and names, and the line goes from the
+    lower left to the upper right corner."""
+    lines = drawn(SEEN, columns, rows)
+    assert len(lines) == rows - 8
+    assert max(map(len, lines)) == columns
+    begin = next(n for n, line in enumerate(lines) if "Training return" in line)
+    end = next(n for n, line in enumerate(lines) if "environment steps" in line)
+    assert "mean over the latest 100 episodes that ended (reward)" in lines[begin]
+    curve = lines[begin + 1 : end - 1]
+    assert [line[:10].rstrip() for line in curve if "┤" in line][-1] == "       0 ┤"
+    assert "100 ┤" in "\n".join(curve)
+    assert "20k" in lines[end]
+    assert curve[0][-1] > "\u2800"
+    assert curve[-1][10] > "\u2800"
+    columns_used = {at for line in curve for at, each in enumerate(line) if each > "\u2800"}
+    assert columns_used == set(range(10, columns)), "the line has no gap"
+    assert "▁" not in "\n".join(lines), "the curve in one row would be the same again"
+
+
+@pytest.mark.parametrize(
+    "values", [[0.0, 0.0], [-1e200, 1e200], [1e-9, 2e-9], [0.3, 4.5], [5.0] * 999]
+)
+def test_any_numbers_make_a_curve(values: list[float]) -> None:
+    """Equal, huge and tiny ones; no line is wider than the terminal."""
+    points = [(float(n), value) for n, value in enumerate(values)]
+    for style in (PLAIN, Style(colour=False, blocks=False)):
+        seen = dataclasses.replace(SEEN, curve=points)
+        lines = drawn(seen, 120, 40, style)
+        assert len(lines) == 32
+        assert max(map(len, lines)) <= 120
+        assert "".join(lines).isascii() or style.blocks
+
+
+def test_speed_and_filling_count_steps_of_unfinished_rollouts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Rollouts of 1,000 steps that take 20 s each: the speed is 50 steps/s all the time, and 5 s
+    after an update the filling is shown."""
+    now = 100.0
+    monkeypatch.setattr(live, "time", SimpleNamespace(monotonic=lambda: now))
+    view_of = Live("ppo on x:, seed 0", 4, 1000, PLAIN)
+    view_of.begin(lambda: Vitals(SETTING, taken=2000 + round(50 * (now - 100.0))), 2000, 0.0)
+
+    def text() -> str:
+        return "\n".join(PLAIN.text(line) for line in view_of.lines(80, 23))
+
+    def passes(seconds: int) -> str:
+        nonlocal now
+        for _ in range(seconds):
+            now += 1.0
+            text()
+        return text()
+
+    assert "rollout" not in passes(4)
+    shown = passes(6)
+    assert "steps/s    50 now   50 mean   0:10 passed" in shown
+    assert "rollout    500 of 1,000 steps taken   50 % filled" in shown
+    assert "2,000 of 4,000 steps  0:30 left" in shown
+    assert "rollout" not in passes(10), "it is full, and waits for the learner"
+    view_of.update({"update": 3, "steps": 3000, "episode/return": math.nan}, "chain")
+    assert "rollout" not in passes(4)
+    assert "rollout    250 of 1,000" in passes(1)
+    view_of.ending("interrupted")
+    assert "rollout" not in text()
 
 
 @pytest.mark.parametrize("columns", [1, 7, 20, 40, 60, 79, 80, 139, 140, 200, 400])
@@ -153,44 +246,44 @@ STEPPING = (1, {WORKED: 0.97, LEARNER: 0.03})
     [
         (
             machine(WAITING_FOR_LEARNER, BUSY, busy=1.2),
-            "the executor waits for the learner 71%: --learners 2 would help, a core is free",
-            "more executors",
+            "The executor waits for the learner 71 % of the time: --learners 2 would help.",
+            "another result",
         ),
         (
             machine(WAITING_FOR_LEARNER, BUSY, busy=1.95),
-            "the executor waits for the learner 71%: more executors will not help",
+            "of the time: fewer epochs would help, with another result.",
             "--learners",
         ),
         (
             machine(WAITING_FOR_LEARNER, BUSY, busy=1.2, setting=of(shards=1)),
-            "an update is the limit",
+            "of the time: fewer epochs would help, with another result.",
             "--learners",
         ),
         (
             machine(STEPPING, IDLE, busy=1.05),
-            "the learner waits for the executor 90%: --executors 2 would help, a core is free",
-            "not help",
+            "The learner waits for the executor 90 % of the time: --executors 2 would help.",
+            "another result",
         ),
         (
             machine((2, STEPPING[1]), IDLE, busy=2.0),
-            "the learner waits for executors 90%: more executors will not help, 2 of 2 cores are",
+            "waits for executors 90 % of the time: a machine with more cores would help.",
             "--executors",
         ),
         (
             machine(STEPPING, IDLE, busy=1.05, setting=of(replicas=1)),
-            "the learner waits for the executor 90%: steps are the limit",
+            "90 % of the time: faster steps of the environment would help.",
             "--executors",
         ),
         (
             machine((2, {WORKED: 0.99, LEARNER: 0.01}), IDLE, busy=0.2),
-            "steps wait without computing (0.2 of 2 cores busy): --set stepping=threads",
+            "Steps wait without computing: --set stepping=threads would overlap them.",
             "--executors",
         ),
         (
             machine(
                 (1, {WORKED: 0.06, SIMULATORS: 0.94}), IDLE, busy=0.6, setting=of(threads=True)
             ),
-            "the executor waits for simulators 94%: more executors will not help, more replicas",
+            "waits for simulators 94 % of the time: --envs 32 would help, with another result.",
             "--executors",
         ),
         (
@@ -200,7 +293,7 @@ STEPPING = (1, {WORKED: 0.97, LEARNER: 0.03})
                 (1, {WORKED: 0.95, EXECUTORS: 0.05}),
                 busy=1.0,
             ),
-            "executors wait for the actor 70%: --actors 2 would help, a core is free",
+            "Executors wait for the actor 70 % of the time: --actors 2 would help.",
             "--actors 0",
         ),
         (
@@ -211,24 +304,43 @@ STEPPING = (1, {WORKED: 0.97, LEARNER: 0.03})
                 busy=1.0,
                 setting=of(device="cuda"),
             ),
-            "executors wait for the actor 70%: more blocks (--set blocks=N)",
+            "70 % of the time: more blocks would help (--set blocks=N).",
             "--actors",
         ),
         (
             machine(WAITING_FOR_LEARNER, IDLE, busy=1.0, setting=of(schedule="sync")),
-            "--schedule hts does both at once (another result)",
+            "--schedule hts would run both at once, with another result.",
             "--learners",
         ),
         (
             machine((2, {WORKED: 0.6, LEARNER: 0.4}), IDLE, busy=1.9, setting=of(barrier=True)),
-            "--schedule hts does without the swap, with the same result",
+            "40 % of the time: --schedule hts would help, with the same result.",
             "another result",
         ),
-        (Vitals(SETTING), "one process does everything in turn", "help"),
+        (Vitals(SETTING), "Leave out serial=true to train in several processes", "help"),
         (
             dataclasses.replace(machine(STEPPING, IDLE, busy=2.0), others=0.95),
-            "more executors will not help, 2 of 2 cores are busy (other programs take 0.9 cores)",
+            "Other programs use 0.9 of 2 cores: stopping them would help.",
             "--executors",
+        ),
+        (
+            dataclasses.replace(
+                machine(STEPPING, IDLE, busy=2.0, setting=of(remote=True)), others=1.0
+            ),
+            "a machine with more cores would help.",
+            "stopping",
+        ),
+        (
+            dataclasses.replace(
+                machine((1, {WORKED: 0.06, SIMULATORS: 0.94}), IDLE, busy=2.0), others=1.9
+            ),
+            "--envs 32 would help",
+            "stopping",
+        ),
+        (
+            machine((1, {WORKED: 0.06, SIMULATORS: 0.94}), IDLE, busy=2.0, setting=of(remote=True)),
+            "a machine with more cores would help.",
+            "--envs",
         ),
     ],
 )
@@ -237,7 +349,10 @@ def test_the_advice_is_what_would_help(seen: Vitals, says: str, never: str) -> N
     said = advise(seen)
     assert says in said
     assert never not in said
-    assert len(said) < 160
+    assert said[0].isupper()
+    assert said[:-1].count(".") == said.count("0.9"), "one sentence"
+    assert ";" not in said
+    assert len(said) < 120
 
 
 def test_time_as_a_person_says_it() -> None:
@@ -274,7 +389,7 @@ def test_a_run_at_a_terminal_from_begin_to_end(tmp_path: Path) -> None:
     order = [
         next(number for number, row in enumerate(rows) if sentence in row)
         for sentence in (
-            *("hts-train: experiment", "step 300 is played", "ppo on python:", "100%"),
+            *("hts-train: experiment", "step 300 is played", "ppo on python:", "100 %"),
             *("executors 2", "hts-train: done: digest"),
         )
     ]
@@ -294,8 +409,8 @@ def test_a_run_at_a_terminal_from_begin_to_end(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(100)
 def test_ctrl_c_in_a_window_that_is_resized(tmp_path: Path) -> None:
-    """Exit code 130, the view is there once, the cursor was never hidden, no colours under
-    NO_COLOR."""
+    """Exit code 130, the view is seen once (what was higher than the smaller window has scrolled
+    away), the cursor was never hidden, no colours under NO_COLOR."""
     world = ["--env", "python:tests.fakes.small_worlds:Announcing", "--steps", "1e9"]
     typed = [*COMMAND, *SMOKE, *CREW, *world, "--run-dir", str(tmp_path / "run")]
     with watched(typed, 200, 50, {"NO_COLOR": "1"}) as there:
@@ -304,8 +419,9 @@ def test_ctrl_c_in_a_window_that_is_resized(tmp_path: Path) -> None:
         there.process.send_signal(signal.SIGINT)
         assert there.ended() == 130
         screen = there.screen
-    assert screen.text.count("ppo on python:") == 1
-    assert "interrupted" in screen.text
+    seen = "\n".join(screen.text.splitlines()[-30:])
+    assert seen.count("ppo on python:") == 1
+    assert "interrupted" in seen
     assert f"go on with: hts-train --resume {tmp_path / 'run'}" in screen.text.replace("\n", "")
     assert all(code.endswith((b"A", b"J")) for code in screen.codes)
 

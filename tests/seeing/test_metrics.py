@@ -6,15 +6,18 @@ import json
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from hts.config import PQL
 from hts.learn.losses import TOLD
 from hts.machine import TIMES
-from hts.report.metrics import METRICS, UNREPEATED, table
+from hts.report.metrics import METRICS, UNREPEATED, described, table
 from hts.report.progress import Progress
 from hts.report.vitals import ACTORS, EXECUTORS, LEARNER, SIMULATORS, WORKED, Kind, Setting, Vitals
 from hts.roles.blocks import Episode
+from hts.runtime.parallel import time_sentence
+from hts.runtime.vitals import Spent
 from tests.fakes.runs import experiment, serial
 
 COMMAND = (sys.executable, "-W", "error", "-m", "hts.cli.train")
@@ -74,6 +77,29 @@ def test_what_is_written_stands_in_the_table(lines: list[dict[str, float]]) -> N
     evaluated = {name for name in names() if name.startswith("eval/")}
     assert everything(lines) == names() - evaluated
     assert {f"train/{name}" for name in TOLD} <= names()
+
+
+def test_titles_are_words() -> None:
+    """With a unit where it says more; an unknown name is its own title."""
+    assert described("episode/return").label == "Training return (reward)"
+    assert described("train/explained_variance").label == "Explained variance"
+    assert described("machine/cores_busy").label == "Busy cores"
+    assert described("eval/score").label == "Evaluation score"
+    assert described("own/thing").label == "own/thing"
+    assert described("train/entropy").heading == "Entropy"
+    assert not [name for name in names() if "_" in described(name).title]
+
+
+def test_where_time_went_names_each_wait() -> None:
+    """A role that only waited for executors says that it waited."""
+    times = np.array([[1.0, 0.0, 0.0, 3.0, 0.0]])
+    assert (
+        time_sentence(Spent("learner", times)) == "learner worked 25 %, waited for executors 75 %"
+    )
+    times = np.array([[2.0, 1.0, 1.0, 0.0, 0.0]] * 2)
+    assert time_sentence(Spent("executor", times)) == (
+        "2 executors worked 50 %, waited for the learner 25 %, for actors 25 %"
+    )
 
 
 def test_each_name_has_one_line_with_a_unit_and_a_meaning() -> None:

@@ -35,6 +35,22 @@ def desk() -> Desk:
     return Desk(CREW, STEPS)
 
 
+def test_steps_of_unfinished_rollouts_are_counted() -> None:
+    """Each block counts with its replicas; a run that continues counts the rollouts before."""
+    one = desk()
+    assert one.taken == 0
+    one.ask(0, 0, 0)
+    assert one.taken == 0, "the first observation takes no step"
+    for block, (rollout, step) in enumerate([(1, 1), (0, STEPS), (0, 2)]):
+        one.answer(block)
+        one.ask(block, rollout, step)
+    sizes = [len(block) for block in CREW.blocks]
+    assert one.taken == sizes[0] * (STEPS + 1) + sizes[1] * STEPS + sizes[2] * 2
+    again = desk()
+    again.stand(3)
+    assert again.taken == 3 * STEPS * CREW.replicas
+
+
 def test_a_question_is_read_back_as_it_was_asked() -> None:
     """Rollout and step of every ticket of three rollouts, the one behind the last step included."""
     one = desk()

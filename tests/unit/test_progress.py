@@ -56,6 +56,24 @@ def test_what_is_recorded_does_not_depend_on_the_clock(monkeypatch: pytest.Monke
         assert one == other
 
 
+@pytest.mark.parametrize(
+    ("metrics", "words"),
+    [
+        ({"train/entropy": 0.5, "train/value_loss": 2.0}, "entropy 0.5  digest"),
+        ({"train/critic_loss": 0.25, "train/value": -7.125}, "critic loss 0.25  value -7.12  dig"),
+        ({}, "/s  digest"),
+    ],
+)
+def test_a_plain_line_shows_what_the_algorithm_learns(
+    metrics: dict[str, float], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Entropy for PPO, critics and values off-policy, neither before the first update of these."""
+    told = Progress(experiment())
+    told.start()
+    told.tell(metrics, "abcdef", last=True)
+    assert words in capsys.readouterr().err
+
+
 def test_only_whole_games_are_reported() -> None:
     """Rules 11 and 12: where a lost life is an end for learning, the game's own return and length
     are told when the game is over, and its parts never."""

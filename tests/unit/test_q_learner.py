@@ -268,6 +268,16 @@ def test_the_policy_is_taught_with_the_critics_of_before_or_of_now() -> None:
     assert not np.array_equal(seen["hts"][-1], seen["sync"][-1])
 
 
+@pytest.mark.parametrize("policy", ["deterministic", "sac"])
+def test_only_a_soft_policy_reports_entropy(policy: str) -> None:
+    """A deterministic one has neither entropy nor temperature."""
+    with running(asked(algo={"policy": policy})) as run:
+        *_, last = run
+    soft = {"train/entropy", "train/temperature"}
+    assert soft & set(last.told) == (soft if policy == "sac" else set())
+    assert {"train/critic_loss", "train/value", "train/policy_loss"} <= set(last.told)
+
+
 def test_a_reward_scale_scales_what_is_learnt_and_nothing_that_is_told() -> None:
     """Returns stay raw; critics see rewards a tenth as large."""
     with running(asked(algo={"reward_scale": 0.1})) as run:
