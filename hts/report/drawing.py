@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import unicodedata
 from collections.abc import Sequence
@@ -74,6 +75,7 @@ def columns_of(text: str) -> int:
     return sum(_columns(each) for each in text)
 
 
+@functools.lru_cache(1024)
 def _columns(character: str) -> int:
     if unicodedata.combining(character):
         return 0

@@ -19,7 +19,7 @@ _MARGIN = 9  # columns of the numbers beside the upright axis
 _FRAMES = {True: ("│", "┤", "─", "┴", "└"), False: ("|", "+", "-", "+", "+")}
 """Upright line and its tick, horizontal line and its tick, corner; by `Style.blocks`."""
 
-_BITS = np.array([[0x40, 0x80], [0x04, 0x20], [0x02, 0x10], [0x01, 0x08]])
+_BITS = ((0x40, 0x80), (0x04, 0x20), (0x02, 0x10), (0x01, 0x08))
 """The dots of a braille character, from the lowest row up."""
 
 
@@ -68,20 +68,20 @@ def _widened(low: float, high: float) -> tuple[float, float]:
     return (low, high) if high > low else (low - (abs(low) or 1.0), high + (abs(high) or 1.0))
 
 
-def _cells(x: Array, y: Array, up: Axis, width: int, height: int) -> Array:
+def _cells(x: Array, y: Array, up: Axis, width: int, height: int) -> list[list[int]]:
     """Return the braille dots of each place, the highest row first."""
     values = np.interp(np.linspace(x[0], x[-1], 2 * width), x, y)
-    dots = up.places(values, 4 * height)
-    cells = np.zeros((height, width), int)
+    dots = up.places(values, 4 * height).tolist()
+    cells = [[0] * width for _ in range(height)]
     for at, (before, dot) in enumerate(zip([dots[0], *dots], dots, strict=False)):
         for each in range(min(before, dot), max(before, dot) + 1):
-            cells[height - 1 - each // 4, at // 2] |= _BITS[each % 4, at % 2]
+            cells[height - 1 - each // 4][at // 2] |= _BITS[each % 4][at % 2]
     return cells
 
 
-def _drawn(cells: Array, style: Style) -> str:
+def _drawn(cells: Sequence[int], style: Style) -> str:
     if style.blocks:
-        return "".join(chr(0x2800 + int(bits)) if bits else " " for bits in cells)
+        return "".join(chr(0x2800 + bits) if bits else " " for bits in cells)
     return "".join("*" if bits else " " for bits in cells)
 
 
