@@ -113,9 +113,11 @@ def test_an_evaluator_that_is_killed_is_started_again(record: Path, copy: Path) 
     evaluating = evaluation(copy, read(copy).configuration())
     assert evaluating is not None
     try:
+        assert evaluating.pids() == []
         evaluating.look(UPDATES[:1])
         wait_for_lines(copy, 1)
         child = child_of(evaluating)
+        assert evaluating.pids() == [child.pid]
         assert os.sched_getscheduler(child.pid) == os.SCHED_IDLE
         os.kill(child.pid, signal.SIGKILL)
         evaluating.finish()
