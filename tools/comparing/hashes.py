@@ -36,7 +36,7 @@ class Hashes:
 
 def hashes(tree: Tree, variant: Variant, layout: Sequence[str]) -> Hashes:
     """Train in a process of its own and return what it recorded."""
-    with tempfile.TemporaryDirectory(prefix="hts-same-digests-") as folder:
+    with tempfile.TemporaryDirectory(prefix="same-digests-") as folder:
         run = Path(folder, "run")
         command = [sys.executable, "-m", "hts.cli.train", *variant.arguments, "--quiet"]
         for each in (*layout, *PLAIN):
