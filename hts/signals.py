@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import os
 import signal
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -59,15 +60,29 @@ def wait(things: Sequence[Any], seconds: float | None = None) -> list[Any]:
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Something that is done as a whole."""
+    """Delay what would interrupt this block until it is left.
+
+    A program that does not `listen`, such as a simulator's own, is protected from Ctrl-C alone.
+    """
+    swapped = _is_interrupted_at_once()
+    if swapped:  # before the depth counts: an interrupt between the two must not leave it changed
+        signal.signal(signal.SIGINT, _hear)
     _Heard.depth += 1
     try:
         yield
     finally:
         _Heard.depth -= 1
+        if swapped:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         if not _Heard.depth and _Heard.waiting:
             _Heard.waiting = False
             raise KeyboardInterrupt
+
+
+def _is_interrupted_at_once() -> bool:
+    """Return whether Ctrl-C raises KeyboardInterrupt anywhere in this thread."""
+    in_main = threading.current_thread() is threading.main_thread()
+    return in_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def _hear(_: int, __: FrameType | None) -> None:
@@ -78,4 +93,5 @@ def _hear(_: int, __: FrameType | None) -> None:
     if _Heard.depth and not _Heard.waiting:
         _Heard.waiting = True
         return
+    _Heard.waiting = False
     raise KeyboardInterrupt

@@ -20,6 +20,7 @@ from hts.remote.frames import comes, receive, receive_next, send
 from hts.remote.keys import Keys
 from hts.remote.talk import Refused, Talk
 from hts.remote.wire import Malformed
+from hts.signals import undisturbed
 
 LOG = logging.getLogger("hts.remote")
 """What a person at the simulator's terminal wants to know."""
@@ -63,15 +64,20 @@ class Line:
         self._trouble = ""
         self._wait = -1  # milliseconds that the socket waits
         self.heard = self._looked = time.monotonic()
+        with undisturbed():  # a socket that pyzmq has half made would keep the context for ever
+            self._connect(keys)
+
+    def _connect(self, keys: Path | None) -> None:
+        """Make the socket; leave nothing open where that fails."""
         try:
             self.socket = _dealer(self._context, keys)
-            self.socket.ipv6 = address.startswith("tcp://[")
+            self.socket.ipv6 = self._address.startswith("tcp://[")
             self._doors = self.socket.get_monitor_socket(_EVENTS)
-            self.socket.connect(address)
+            self.socket.connect(self._address)
         except zmq.ZMQError:
             self._context.destroy(linger=0)
             raise WrongUsage(
-                f"{address}: is no address: write tcp://HOST:PORT or ipc://PATH, "
+                f"{self._address}: is no address: write tcp://HOST:PORT or ipc://PATH, "
                 "such as tcp://127.0.0.1:5555"
             ) from None
         except BaseException:
@@ -157,9 +163,10 @@ class Line:
         """Say what is left to say, and let go."""
         if self.socket.closed:
             return
-        self.say()
-        self.socket.disable_monitor()
-        self._context.destroy(linger=200)
+        with undisturbed():
+            self.say()
+            self.socket.disable_monitor()
+            self._context.destroy(linger=200)
 
 
 def _dealer(context: zmq.Context[Any], keys: Path | None) -> zmq.Socket[Any]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import zmq
@@ -12,6 +13,7 @@ from hts.errors import WrongUsage
 from hts.remote.guard import Guard
 from hts.remote.keys import Keys
 from hts.remote.port import Port
+from hts.signals import undisturbed
 
 _LOST_AFTER = 10_000  # milliseconds
 _PROBED = 4, 2, 3  # a silent peer, by TCP: after so many seconds, every so many, so often
@@ -75,12 +77,24 @@ def _watch(socket: zmq.Socket[Any]) -> None:
     socket.tcp_keepalive_idle, socket.tcp_keepalive_intvl, socket.tcp_keepalive_cnt = _PROBED
 
 
-def fixed(port: Port) -> Port:
-    """The same with a number where the kernel was to choose one, and known to be free."""
+@contextmanager
+def listening_at(port: Port, largest: int) -> Iterator[Listening]:
+    """Listen at a port inside this block.
+
+    Ctrl-C inside pyzmq's constructors would leave a socket that its context does not know, and the
+    context would wait for ever for it to be closed; so opening and closing are not interrupted.
+    """
     context: zmq.Context[Any] = zmq.Context()
     try:
-        listening = Listening(port, context, 1)
-        listening.close()
-        return listening.port
+        with undisturbed():
+            listening = Listening(port, context, largest)
+        yield listening
     finally:
-        context.destroy(linger=0)
+        with undisturbed():
+            context.destroy(linger=0)
+
+
+def fixed(port: Port) -> Port:
+    """Return the port with a number that is free now, where the kernel was to choose one."""
+    with listening_at(port, 1) as listening:
+        return listening.port
