@@ -10,6 +10,7 @@ import sys
 import traceback
 import typing
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hts import signals
@@ -214,6 +215,7 @@ def _listening(config: Config, layouts: list[Machine]) -> tuple[list[Machine], S
     """The layouts with one port that simulators dial in at, run after run; and what the first of
     them says, where nobody here can build one."""
     from hts.remote.meet import meet
+    from hts.runtime.assemble import shortage
     from hts.runtime.verify import port
 
     def say(sentence: str) -> None:
@@ -224,7 +226,7 @@ def _listening(config: Config, layouts: list[Machine]) -> tuple[list[Machine], S
         return layouts, None
     layouts = [dataclasses.replace(layout, listen=where.address) for layout in layouts]
     if parse(config.experiment.env).family.name == "remote":
-        return layouts, meet(where, say)
+        return layouts, meet(where, say, partial(shortage, config.experiment))
     say(f"simulators dial in at {where.address}, once for each layout (hts-executor --stay)")
     return layouts, None
 

@@ -38,7 +38,7 @@ class Arena:
     def create(tables: Sequence[Sequence[SharedArray]]) -> Arena:
         """Memory for these tables, zeroed; that of sparse arrays is not taken yet."""
         declared = [array for table in tables for array in table]
-        size = sum(_space(array) for array in declared if not array.sparse)
+        size = sum(bytes_of(array) for array in declared if not array.sparse)
         room = available()
         if size > room.size:  # before the kernel ends other processes to make room
             raise _too_much(size, str(room))
@@ -46,8 +46,8 @@ class Arena:
         try:
             for array in declared:
                 if not array.sparse:
-                    os.posix_fallocate(descriptor, begin, _space(array))
-                begin += _space(array)
+                    os.posix_fallocate(descriptor, begin, bytes_of(array))
+                begin += bytes_of(array)
             os.ftruncate(descriptor, begin)
         except OSError as error:
             os.close(descriptor)
@@ -62,9 +62,9 @@ class Arena:
         """The next table's arrays; every process asks in the same order."""
         made = {}
         for declared in table:
-            begin, self._used = self._used, self._used + _space(declared)
+            begin, self._used = self._used, self._used + bytes_of(declared)
             assert self._used <= self._size, f"{declared.name} was not declared"
-            flat = np.frombuffer(self._map, np.uint8, _space(declared), begin)
+            flat = np.frombuffer(self._map, np.uint8, bytes_of(declared), begin)
             made[declared.name] = _rows(declared, flat)
         return made
 
@@ -93,8 +93,8 @@ def _rows(array: SharedArray, flat: Array) -> Array:
     return used.view(array.dtype).reshape(array.shape)
 
 
-def _space(array: SharedArray) -> int:
-    """Bytes of it, and those that belong to nobody."""
+def bytes_of(array: SharedArray) -> int:
+    """Return the bytes that an array takes, padding included."""
     rows, width = _parts(array)
     return rows * (-(-width // _ALIGNMENT) * _ALIGNMENT)
 

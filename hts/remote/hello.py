@@ -8,10 +8,9 @@ from typing import Any
 
 from hts.remote import wire
 from hts.remote.wire import Malformed
-from hts_envs.contract import Discrete, Space, Spaces
+from hts_envs.contract import Discrete, Spaces
 
 _SEATS = 1 << 16
-_SHOWN = 200  # characters of a space, to somebody who compares it with another
 _FIELDS = {"protocol", "name", "session", "run", "seats", "rows", "replayable", "spaces", "held"}
 
 
@@ -33,7 +32,9 @@ class Hello:
     def read(facts: Mapping[Any, Any]) -> Hello:
         """Malformed where it is none."""
         protocol = facts.get("protocol")
-        if type(protocol) is int and protocol != wire.PROTOCOL:
+        if type(protocol) is not int:
+            raise Malformed("its hello says a protocol, a whole number")
+        if protocol != wire.PROTOCOL:
             return Hello(protocol, "a simulator", b"", "", 0, 0, False, _NONE, {})
         if set(facts) != _FIELDS:
             raise Malformed("its hello has other fields")
@@ -49,10 +50,17 @@ class Hello:
         held = _held(facts["held"])
         return Hello(**{**facts, "spaces": spaces, "held": held})
 
+    def other_protocol(self) -> str | None:
+        """Return why it cannot be understood, or None if it speaks the protocol of this run."""
+        if self.protocol == wire.PROTOCOL:
+            return None
+        return f"it speaks protocol {self.protocol}, this run speaks {wire.PROTOCOL}"
+
     def misfit(self, spaces: Spaces, rows: int) -> str | None:
         """Why it cannot take part in a run of these spaces, in a sentence; None where it can."""
-        if self.protocol != wire.PROTOCOL:
-            return f"it speaks protocol {self.protocol}, this run speaks {wire.PROTOCOL}"
+        other = self.other_protocol()
+        if other is not None:
+            return other
         if self.rows != rows:
             return (
                 f"it steps {self.rows} replicas together in each seat, and this run's seats hold "
@@ -75,23 +83,17 @@ def _held(given: Any) -> dict[int, int]:
 def _difference(theirs: Spaces, ours: Spaces) -> str | None:
     """The first thing in which the spaces differ."""
     if list(theirs.observation) != list(ours.observation):
-        shown, fields = (_short(", ".join(each.observation)) for each in (theirs, ours))
+        shown, fields = (wire.shown(", ".join(each.observation)) for each in (theirs, ours))
         return f"its observation has the fields {shown}; this run's has {fields}"
     for name, space in ours.observation.items():
         if theirs.observation[name] != space:
-            shown = _short(theirs.observation[name])
-            return f"its observation {name!r} is {shown}; this run's is {_short(space)}"
+            shown = wire.shown(theirs.observation[name])
+            return f"its observation {name!r} is {shown}; this run's is {wire.shown(space)}"
     if theirs.action != ours.action:
-        return f"its action is {_short(theirs.action)}; this run's is {_short(ours.action)}"
+        return f"its action is {wire.shown(theirs.action)}; this run's is {wire.shown(ours.action)}"
     if theirs.agents != ours.agents:
         return f"it has {theirs.agents} agents; this run has {ours.agents}"
     return None
-
-
-def _short(what: Space | str) -> str:
-    """Without the thousands of bounds that an image may have."""
-    shown = str(what)
-    return shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."
 
 
 _NONE = Spaces({}, Discrete(1))

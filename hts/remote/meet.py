@@ -1,60 +1,73 @@
-"""What is asked before a run begins: a simulator's spaces, where nobody here has them."""
+"""The first simulator of a run whose spaces only simulators know: `--env remote:NAME`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
 
 import zmq
 
 from hts.remote import wire
 from hts.remote.hello import Hello
-from hts.remote.listening import Listening
+from hts.remote.listening import Listening, listening_at
+from hts.remote.notes import Notes
 from hts.remote.port import Port
 from hts.remote.wire import HEAD_LIMIT, Malformed
 from hts_envs.contract import Spaces
 
+_LOOK_EVERY = 1_000  # milliseconds; a signal just before `poll` is noticed when that returns
 
-def meet(port: Port, say: Callable[[str], None]) -> Spaces:
-    """Wait for the first simulator that dials in: the run has its spaces.
+Refusal = Callable[[Spaces], str | None]
+"""Returns why no run with these spaces is possible here, or None."""
 
-    It is not answered: it asks again, and then the run is there.
+
+def meet(port: Port, say: Callable[[str], None], refusal: Refusal) -> Spaces:
+    """Wait for a simulator that the run can take, and return its spaces.
+
+    The simulator that is taken gets no answer: it asks again, and by then the run listens.
     """
-    context: zmq.Context[Any] = zmq.Context()
-    try:
-        listening = Listening(port, context, HEAD_LIMIT)
-        say(f"waiting for a simulator at {port.address}: the first one says what the spaces are")
+    notes = Notes(say)
+    with listening_at(port, HEAD_LIMIT) as listening:
+        notes.say(f"waiting for a simulator at {port.address}: the first one defines the spaces")
+        poller = zmq.Poller()
+        for door in listening.doors:
+            poller.register(door, zmq.POLLIN)
         while True:
-            zmq.select(listening.doors, [], [])
+            poller.poll(_LOOK_EVERY)
             for sentence in listening.admit():
-                say(sentence)
-            if not listening.socket.poll(0):
-                continue
-            route, *frames = listening.socket.recv_multipart()
-            hello = _heard(frames)
-            if hello is None:  # it may have been told of another run before
-                _tell(listening, route, wire.pack("who"))
-                continue
-            if hello.protocol == wire.PROTOCOL:
-                return hello.spaces
-            why = f"it speaks protocol {hello.protocol}, this run speaks {wire.PROTOCOL}"
-            say(f"{hello.name} is refused: {why}")
-            _tell(listening, route, wire.pack("refused", why))
-    finally:
-        context.destroy(linger=0)
+                notes.say(sentence)
+            spaces = _hear(listening, notes, refusal)
+            if spaces is not None:
+                return spaces
 
 
-def _tell(listening: Listening, route: bytes, head: bytes) -> None:
-    """Somebody who may be gone by now."""
-    with suppress(zmq.ZMQError):
-        listening.socket.send_multipart([route, head], zmq.DONTWAIT)
+def _hear(listening: Listening, notes: Notes, refusal: Refusal) -> Spaces | None:
+    """Handle one message, if one has arrived; return the spaces that it brings for the run."""
+    if not listening.socket.poll(0):
+        return None
+    route, *frames = listening.socket.recv_multipart()
+    hello = _read(frames)
+    if hello is None:  # this simulator may know another run from before
+        _send(listening, route, wire.pack("who"))
+        return None
+    why = hello.other_protocol() or refusal(hello.spaces)
+    if why is None:
+        return hello.spaces
+    notes.say(f"{wire.shown(hello.name)} is refused: {why}")
+    _send(listening, route, wire.pack("refused", why))
+    return None
 
 
-def _heard(frames: list[bytes]) -> Hello | None:
-    """A handshake, if that is what it is."""
+def _read(frames: list[bytes]) -> Hello | None:
+    """Return the handshake in a message, or None if the message is anything else."""
     try:
         kind, values = wire.unpack(frames[0] if frames else b"")
         return Hello.read(*values) if kind == "hello" else None
     except Malformed:
         return None
+
+
+def _send(listening: Listening, route: bytes, head: bytes) -> None:
+    """Send a head to a peer that may be gone by now."""
+    with suppress(zmq.ZMQError):
+        listening.socket.send_multipart([route, head], zmq.DONTWAIT)

@@ -52,7 +52,7 @@ class Peer:
         return self.room > 0 and (turn != block.turn or times < _TRIES)
 
     def __str__(self) -> str:
-        return f"{self.hello.name} {self.hello.session.hex()[:6]}"
+        return f"{wire.shown(self.hello.name)} {self.hello.session.hex()[:6]}"
 
 
 class Seating:
@@ -137,7 +137,7 @@ class Seating:
         if why is None and len(self.peers) >= _PEERS:
             why = "too many simulators have dialled in"
         if why is not None:
-            self._notes.say(f"{hello.name} is refused: {why}")
+            self._notes.say(f"{wire.shown(hello.name)} is refused: {why}")
             self._send(route, [wire.pack("refused", why)])
             return
         held = hello.held if hello.run == self._terms.run else {}
@@ -199,8 +199,9 @@ class Seating:
 
     def _fail(self, peer: Peer, seat: int, why: str) -> None:
         if seat in peer.seats:
-            lines = wire.told(why).strip().splitlines()
-            self._give_up(peer, self._blocks[seat], lines[-1] if lines else "it does not say why")
+            lines = why.strip().splitlines()
+            told = wire.shown(lines[-1]) if lines else "it does not say why"
+            self._give_up(peer, self._blocks[seat], told)
 
     def _bye(self, peer: Peer) -> None:
         seats = sorted(peer.seats)

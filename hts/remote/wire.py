@@ -28,6 +28,7 @@ TERMINATED, TRUNCATED = 1, 2
 Frames: TypeAlias = list[bytes]
 
 _NAME_LIMIT = 64
+_SHOWN = 200  # characters in the log: an image may have thousands of bounds
 _FEW = 16  # numbers that are looked at faster one by one
 _SHORT = 128  # bytes of a head that can do no harm, whatever it says
 _FACTS_LIMIT = 64
@@ -88,9 +89,15 @@ def unpack(head: bytes) -> tuple[str, list[Any]]:
     return kind, values
 
 
-def told(text: str) -> str:
-    """What came as text, fit for a terminal: no control characters, and no longer than agreed."""
-    return "".join(c if c.isprintable() or c == "\n" else "?" for c in text[:TEXT_LIMIT])
+def told(text: str, limit: int = TEXT_LIMIT) -> str:
+    """Return a text from the wire fit for a terminal: without control characters, and short."""
+    cut = text if len(text) <= limit else f"{text[:limit]}..."
+    return "".join(c if c.isprintable() or c == "\n" else "?" for c in cut)
+
+
+def shown(what: object) -> str:
+    """Return anything from the wire as a part of one line of the log."""
+    return told(str(what), _SHOWN).replace("\n", " ")
 
 
 # --- spaces ---------------------------------------------------------------------------------------
@@ -147,7 +154,7 @@ def _from_plain(plain: Any) -> Space:
 def _box(shape: Any, dtype: Any, low: Any, high: Any) -> Box:
     if not isinstance(shape, list) or len(shape) > 8:
         raise Malformed("the shape of a box is a short list")
-    sizes = tuple(_whole(size, 0, _NUMBERS_LIMIT, "size") for size in shape)
+    sizes = tuple(_whole(size, 1, _NUMBERS_LIMIT, "size") for size in shape)
     if math.prod(sizes) > _NUMBERS_LIMIT:
         raise Malformed("a box is too large")
     if not isinstance(dtype, str) or dtype not in _DTYPES:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import torch
+
 from hts.config import Experiment, Machine
 from hts.determinism import numerics
 from hts.determinism.digest import Digest, Link
@@ -13,9 +15,12 @@ from hts.determinism.invariance import probe
 from hts.determinism.strategy import Strategy
 from hts.errors import BadConfig
 from hts.learn.normalise import ObservationScale
-from hts.machine import Sizes, normalised
+from hts.machine import Sizes, normalised, storage_arrays
+from hts.memory.arena import bytes_of
+from hts.memory.room import available
 from hts.memory.versions import Version
 from hts.models.fit import misfits
+from hts.models.network import Network
 from hts.models.policy import Policy, initial_parameters
 from hts.models.spaces import stacked
 from hts.report.policies import Policies
@@ -25,6 +30,10 @@ from hts.runtime.learners import tables
 from hts.runtime.shared import Blueprint, Roles
 from hts_envs.contract import Place, Spaces
 from hts_envs.registry import Spec, make
+
+_COPIES = 8
+"""Copies of the parameters in memory: three versions, the networks of one actor and of the learner,
+the gradient, and two moments of the optimiser."""
 
 
 @dataclass(frozen=True)
@@ -110,3 +119,22 @@ def plan(
     if problems:
         raise BadConfig(problems)
     return Plan(experiment, spaces, device, jitter, world=played, comes_back=comes_back)
+
+
+def shortage(experiment: Experiment, spaces: Spaces) -> str | None:
+    """Return why a run with these spaces does not fit into memory; None if it may fit.
+
+    Counted are both storages and the copies of the parameters. The network is built without memory
+    (torch's `meta` device): a simulator from outside may name spaces of any size.
+    """
+    if misfits(experiment, spaces):
+        return None  # `plan` says so
+    with torch.random.fork_rng(devices=[]), torch.device("meta"):
+        network = Network(experiment, spaces)
+    parameters = sum(each.numel() for each in network.parameters())
+    parts = spaces.agents if experiment.policies == "separate" else 1
+    storage = sum(map(bytes_of, storage_arrays(Sizes.of(experiment, spaces), spaces)))
+    size, room = 2 * storage + 4 * _COPIES * parts * parameters, available()
+    if size <= room.size:
+        return None
+    return f"its spaces need at least {size / 2**20:,.0f} MiB of memory in this run, and {room}"

@@ -7,6 +7,7 @@ import os
 import time
 import traceback
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -21,7 +22,7 @@ from hts.report.run_directory import RunDirectory, default_path
 from hts.report.say import mention, say
 from hts.report.sealed import Sealed
 from hts.report.shown import How
-from hts.runtime.assemble import Plan, Updated, plan
+from hts.runtime.assemble import Plan, Updated, plan, shortage
 from hts.runtime.devices import device_of
 from hts.runtime.evaluation import Evaluation, evaluation, kept
 from hts.runtime.layout import Layout, auto
@@ -109,7 +110,7 @@ def dialled_in(config: Config) -> tuple[Machine, Spaces | None]:
     if parse(config.experiment.env).family.name != "remote":
         _mention(f"simulators dial in at {port.address}")
         return machine, None
-    return machine, meet(port, _say)
+    return machine, meet(port, _say, partial(shortage, config.experiment))
 
 
 class _Training:
@@ -212,7 +213,8 @@ class _Training:
         for mark in self._marks:
             _say(f"this is not the digest of an undisturbed run: {mark}")
         _say(f"{status}: digest {digest}, record in {path}")
-        if code != DONE:
+        if code == INTERRUPTED or (code == FAILED and run is not None):
+            # A run that failed while it started would fail again.
             _say(f"go on with: hts-train --resume {path}")
         return code
 
