@@ -15,7 +15,7 @@ import zmq
 from hts.memory.doorbell import Doorbell
 from hts.remote.block import RemoteBlock
 from hts.remote.frames import receive, send
-from hts.remote.listening import Listening
+from hts.remote.listening import Listening, raise_limit
 from hts.remote.port import Remote
 from hts.remote.seating import Seating
 from hts.remote.wire import Frames
@@ -49,14 +49,30 @@ class Host(Stepping):
         limits = [limit / 4 for limit in (terms.patience, terms.step_limit) if limit]
         self._every = min(_EVERY, *limits) if limits else _EVERY
         self._next_look = 0.0
+        self._port = terms.port
+        self._open()
+        most = raise_limit()
+        self._seating = Seating(
+            terms, spaces, blocks, self._send, note, last=last, began=began, most=most
+        )
+
+    def _open(self) -> None:
+        """Listen at the port, and at its monitor for connections that are cut."""
         self._context: zmq.Context[Any] = zmq.Context()
-        self._listening = Listening(terms.port, self._context, blocks[0].format.largest)
+        self._listening = Listening(self._port, self._context, self._blocks[0].format.largest)
         self._socket = self._listening.socket
         self._doors = self._socket.get_monitor_socket(zmq.EVENT_DISCONNECTED)
         self._poller = zmq.Poller()
-        for each in (bell.fileno(), self._doors, *self._listening.doors):
+        for each in (self._bell.fileno(), self._doors, *self._listening.doors):
             self._poller.register(each, zmq.POLLIN)
-        self._seating = Seating(terms, spaces, blocks, self._send, note, last=last, began=began)
+
+    def _reopen(self) -> None:
+        """Close every connection; simulators reconnect to the same address and keep their seats."""
+        self._port = self._listening.port
+        self.close()
+        self._gone.clear()
+        self._open()
+        self._seating.reopened()
 
     @property
     def address(self) -> str:
@@ -81,6 +97,8 @@ class Host(Stepping):
         if time.monotonic() >= self._next_look:
             self._next_look = time.monotonic() + self._every
             self._seating.look()
+            if self._listening.is_crowded(len(self._seating.peers)):
+                self._reopen()
         while self._gone:
             self._seating.lost(self._gone.pop())
 

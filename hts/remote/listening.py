@@ -1,8 +1,19 @@
-"""A port that is open: nobody is heard there who has no right to be."""
+"""A run's port: its socket, its guard of keys, and a limit to the connections that are open.
+
+libzmq gives a connection that claims the routing id of another one to no one. Its messages are
+never read; when more than `_UNHEARD` of them wait, its descriptor stays open for good, even if the
+peer has closed it. Handing the id over to the newer connection would let any peer take the place of
+a simulator, and heartbeats from here abort libzmq (see `_watch`). So the port is opened anew when
+too many connections are open that never became a simulator: simulators reconnect by themselves.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import errno
+import os
+import resource
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -19,6 +30,11 @@ _LOST_AFTER = 10_000  # milliseconds
 _PROBED = 4, 2, 3  # a silent peer, by TCP: after so many seconds, every so many, so often
 _WAITING = 1_000  # messages that may wait for a peer
 _UNHEARD = 100  # messages of a peer that may wait to be heard, before it has to wait itself
+_STRANGERS = 256  # connections without a known simulator that may be open for longer
+_SECONDS_TO_BE_KNOWN = 3.0  # a thousand simulators may connect at once, and are heard in turn
+_OWN = 128  # descriptors for everything but connections
+_SECONDS_TO_BIND = 2.0  # a process that ends may hold the address for a moment
+_BIND_EVERY = 0.05
 
 
 class Listening:
@@ -38,7 +54,7 @@ class Listening:
                 keys = Keys(port.keys)
                 keys.listen(self.socket)
                 self._guard = Guard(context, keys)
-            self.socket.bind(port.address)
+            _bind(self.socket, port.address)
         except zmq.ZMQError as error:
             self.close()
             why = zmq.strerror(error.errno or 0)
@@ -46,8 +62,10 @@ class Listening:
         except WrongUsage:
             self.close()
             raise
-        found = self.socket.getsockopt_string(zmq.LAST_ENDPOINT)
-        self.port = dataclasses.replace(port, address=found)
+        address = self.socket.getsockopt_string(zmq.LAST_ENDPOINT)
+        self.port = dataclasses.replace(port, address=address)
+        self._own = _open_descriptors()
+        self._crowded_since: float | None = None
 
     @property
     def doors(self) -> list[zmq.Socket[Any]]:
@@ -58,11 +76,46 @@ class Listening:
         """Let in whoever waits and has a key that is known; a sentence for each who has not."""
         return () if self._guard is None else self._guard.answer()
 
+    def is_crowded(self, known: int) -> bool:
+        """Return whether it is time to open the port anew, with so many simulators known."""
+        strangers = _open_descriptors() - self._own - known
+        if strangers <= _STRANGERS:
+            self._crowded_since = None
+            return False
+        now = time.monotonic()
+        if self._crowded_since is None:
+            self._crowded_since = now
+        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        return now - self._crowded_since > _SECONDS_TO_BE_KNOWN or strangers > limit // 2
+
     def close(self) -> None:
         """Let go of it."""
         self.socket.close()
         if self._guard is not None:
             self._guard.socket.close()
+
+
+def raise_limit() -> int:
+    """Let this process open as many descriptors as it may; return how many simulators can stay."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return max(1, hard - _STRANGERS - _OWN)
+
+
+def _open_descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def _bind(socket: zmq.Socket[Any], address: str) -> None:
+    until = time.monotonic() + _SECONDS_TO_BIND
+    while True:
+        try:
+            socket.bind(address)
+            return
+        except zmq.ZMQError as error:
+            if error.errno != errno.EADDRINUSE or time.monotonic() > until:
+                raise
+        time.sleep(_BIND_EVERY)
 
 
 def _watch(socket: zmq.Socket[Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -15,7 +16,7 @@ from hts.remote.port import Port
 from hts.remote.wire import HEAD_LIMIT, Malformed
 from hts_envs.contract import Spaces
 
-_LOOK_EVERY = 1_000  # milliseconds; a signal just before `poll` is noticed when that returns
+_LOOK_EVERY = 1  # seconds; a signal just before `poll` is noticed when that returns
 
 Refusal = Callable[[Spaces], str | None]
 """Returns why no run with these spaces is possible here, or None."""
@@ -27,18 +28,31 @@ def meet(port: Port, say: Callable[[str], None], refusal: Refusal) -> Spaces:
     The simulator that is taken gets no answer: it asks again, and by then the run listens.
     """
     notes = Notes(say)
-    with listening_at(port, HEAD_LIMIT) as listening:
-        notes.say(f"waiting for a simulator at {port.address}: the first one defines the spaces")
-        poller = zmq.Poller()
-        for door in listening.doors:
-            poller.register(door, zmq.POLLIN)
-        while True:
-            poller.poll(_LOOK_EVERY)
-            for sentence in listening.admit():
-                notes.say(sentence)
-            spaces = _hear(listening, notes, refusal)
-            if spaces is not None:
-                return spaces
+    notes.say(f"waiting for a simulator at {port.address}: the first one defines the spaces")
+    spaces = None
+    while spaces is None:
+        with listening_at(port, HEAD_LIMIT) as listening:
+            spaces = _wait(listening, notes, refusal)
+    return spaces
+
+
+def _wait(listening: Listening, notes: Notes, refusal: Refusal) -> Spaces | None:
+    """Return the spaces of the first simulator, or None when the port has to be opened anew."""
+    poller = zmq.Poller()
+    for door in listening.doors:
+        poller.register(door, zmq.POLLIN)
+    next_look = time.monotonic() + _LOOK_EVERY
+    while True:
+        poller.poll(1_000 * _LOOK_EVERY)
+        for sentence in listening.admit():
+            notes.say(sentence)
+        spaces = _hear(listening, notes, refusal)
+        if spaces is not None:
+            return spaces
+        if time.monotonic() >= next_look:
+            next_look = time.monotonic() + _LOOK_EVERY
+            if listening.is_crowded(known=0):
+                return None
 
 
 def _hear(listening: Listening, notes: Notes, refusal: Refusal) -> Spaces | None:

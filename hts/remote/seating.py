@@ -27,6 +27,7 @@ from hts.remote.wire import Frames, Malformed
 from hts_envs.contract import SEED_LIMIT, Spaces
 
 _SECONDS_TO_COME_BACK = 2.0
+_SECONDS_TO_COME_BACK_TOGETHER = 10.0  # after the port was opened anew
 _SPEAK_EVERY = 2.0  # whoever waits speaks first, behind a second in which it heard nothing
 _PEERS = 4096
 _TRIES = 2  # of one simulator at one turn
@@ -68,6 +69,7 @@ class Seating:
         *,
         last: int,
         began: bool = False,
+        most: int = _PEERS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.peers: dict[bytes, Peer] = {}
@@ -77,6 +79,7 @@ class Seating:
         self._blocks = blocks
         self._send = send
         self._notes = Notes(note)
+        self._most = min(most, _PEERS)  # simulators that can be connected at once
         self._last = last  # the turn behind which nothing is asked any more
         self._clock = clock
         self._rows = len(blocks[0].replicas)
@@ -134,7 +137,7 @@ class Seating:
     def _hello(self, route: bytes, facts: dict[Any, Any]) -> None:
         hello = Hello.read(facts)
         why = hello.misfit(self._spaces, self._rows)
-        if why is None and len(self.peers) >= _PEERS:
+        if why is None and len(self.peers) >= self._most:
             why = "too many simulators have dialled in"
         if why is not None:
             self._notes.say(f"{wire.shown(hello.name)} is refused: {why}")
@@ -267,6 +270,21 @@ class Seating:
             self._blocks[seat].left()
             if not (idle and peer.hello.replayable):  # otherwise nobody is waited for
                 self._kept[seat] = (peer.hello.session, until)
+
+    def reopened(self) -> None:
+        """Forget every connection, since the port was opened anew, and keep all seats for a while.
+
+        That is longer than for a single one: here the run has cut the connections itself.
+        """
+        until = self._clock() + _SECONDS_TO_COME_BACK_TOGETHER
+        for peer in self.peers.values():
+            for seat in peer.seats:
+                self._blocks[seat].left()
+                self._kept[seat] = (peer.hello.session, until)
+        self.peers.clear()
+        self._notes.say(
+            "the port is opened anew: too many connections were open that were no simulator's"
+        )
 
     def look(self) -> None:
         """Now and then: whose time to come back is over, and who takes too long?"""
