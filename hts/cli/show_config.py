@@ -24,9 +24,16 @@ def show_config(resolved: Resolved, *, colour: bool) -> str:
         text = f"{'  ' * len(parents)}{name}: {_yaml(value)}"
         origin = resolved.origins.get(path, DEFAULT)
         dim = colour and origin == DEFAULT
-        note = f"# {origin}"
+        note = f"# {origin}{_ignored(path, resolved)}"
         lines.append(f"{_DIM}{text:<44}{note}{_PLAIN}" if dim else f"{text:<44}{note}")
     return "\n".join(lines)
+
+
+def _ignored(path: str, resolved: Resolved) -> str:
+    """Return why a value has no effect in this run, or nothing."""
+    if path == "machine.evaluate_every" and resolved.config.experiment.env.startswith("remote:"):
+        return "; no effect: only simulators know this environment"
+    return ""
 
 
 def _yaml(value: object) -> str:

@@ -37,7 +37,7 @@ class Host(Stepping):
         spaces: Spaces,
         blocks: Sequence[RemoteBlock],
         bell: Doorbell,
-        note: Callable[[str], None],
+        note: Callable[..., None],
         *,
         last: int,
         began: bool = False,

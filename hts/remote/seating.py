@@ -21,7 +21,7 @@ from hts.determinism.keys import Purpose, key
 from hts.remote import wire
 from hts.remote.block import Holder, RemoteBlock
 from hts.remote.hello import Hello
-from hts.remote.notes import Notes
+from hts.remote.notes import Notes, SeatStatus, named, numbered
 from hts.remote.port import Remote
 from hts.remote.wire import Frames, Malformed
 from hts_envs.contract import SEED_LIMIT, Spaces
@@ -65,7 +65,7 @@ class Seating:
         spaces: Spaces,
         blocks: Sequence[RemoteBlock],
         send: Callable[[bytes, Frames], None],
-        note: Callable[[str], None],
+        note: Callable[..., None],
         *,
         last: int,
         began: bool = False,
@@ -79,6 +79,7 @@ class Seating:
         self._blocks = blocks
         self._send = send
         self._notes = Notes(note)
+        self._status = SeatStatus(self._notes, blocks, began=began)
         self._most = min(most, _PEERS)  # simulators that can be connected at once
         self._last = last  # the turn behind which nothing is asked any more
         self._clock = clock
@@ -169,7 +170,7 @@ class Seating:
                 self._send(route, [wire.pack("drop", seat)])
         self._fill()
         if peer.seats and not seats:  # whoever shares them with others offers room for one by one
-            self._notes.say(f"{peer} has dialled in and holds {self._named(peer.seats)}")
+            self._notes.say(f"{peer} has dialled in and holds {self._replicas(peer.seats)}")
 
     def _stand(self, peer: Peer, seat: int, turn: int, facts: Any, frames: Frames) -> None:
         if seat not in peer.seats:
@@ -212,8 +213,8 @@ class Seating:
         for seat in seats:
             self._kept.pop(seat, None)
         if seats and not self._is_over:
-            self._notes.say(f"{peer} has left; {self._waiting()}")
-        self._fill()
+            self._notes.say(f"{peer} has left {self._replicas(seats)}")
+        self._hand_over()
 
     # --- seats ------------------------------------------------------------------------------------
 
@@ -225,15 +226,26 @@ class Seating:
         came_back = session is not None and kept in (None, session)
         return came_back or self._clock() >= until
 
-    def _fill(self) -> None:
-        """Give every free seat to somebody who has room."""
+    def _fill(self) -> list[tuple[Peer, int]]:
+        """Give every free seat to a simulator that has room; return which, and to which one."""
+        given: list[tuple[Peer, int]] = []
         if not any(peer.room for peer in self.peers.values()):
-            return
+            return given
         for block in self._blocks:
             if self._is_free(block.seat):
                 able = [peer for peer in self.peers.values() if peer.may_take(block)]
                 if able:
-                    self._give(min(able, key=lambda peer: len(peer.seats)), block.seat, None)
+                    peer = min(able, key=lambda peer: len(peer.seats))
+                    self._give(peer, block.seat, None)
+                    given.append((peer, block.seat))
+        return given
+
+    def _hand_over(self) -> None:
+        """Give free seats to simulators that have waited for one, and say so."""
+        given = self._fill()
+        for peer in {peer.route: peer for peer, _ in given}.values():
+            seats = [seat for holder, seat in given if holder is peer]
+            self._notes.say(f"{peer} takes over {self._replicas(seats)}")
 
     def _give(self, peer: Peer, seat: int, claims: int | None) -> None:
         block = self._blocks[seat]
@@ -258,8 +270,8 @@ class Seating:
         peer.seats.discard(block.seat)
         block.left()
         self._send(peer.route, [wire.pack("drop", block.seat)])
-        self._notes.say(f"{_numbered(block.replicas)}: {peer} cannot go on: {why}")
-        self._fill()
+        self._notes.say(f"{numbered(block.replicas)}: {peer} cannot go on: {why}")
+        self._hand_over()
 
     def _forget(self, peer: Peer) -> None:
         """It is gone, or at the end of another connection."""
@@ -291,7 +303,9 @@ class Seating:
         self._strangers.clear()
         if self._clock() >= self._next_word:
             self._seek()
-        self._fill()
+        self._hand_over()
+        if all(self._clock() >= until for _, until in self._kept.values()):
+            self._status.tell()  # otherwise a simulator may come back in a moment
         waited_for = [block for block in self._blocks if not block.over]
         for block in waited_for:
             self._limit(block)
@@ -319,15 +333,23 @@ class Seating:
             self._give_up(peer, block, f"a step takes it more than {limit:g} s")
 
     def _watch(self, block: RemoteBlock) -> None:
-        """Say once for whom everybody waits, where that takes longer than there is patience for."""
+        """Say once who the run waits for, where that takes longer than there is patience for."""
         seconds, place = self._clock() - block.since, (block.seat, block.turn)
         if seconds > self._terms.patience and place != self._told:
             self._told = place
-            who = "nobody" if block.holder is None else str(self._holding(block))
-            self._notes.say(
-                f"{_numbered(block.replicas)} had to take a step for {seconds:.0f} s: {who} holds "
-                f"the seat; simulators dial in at {self._terms.port.address}"
-            )
+            replicas = numbered(block.replicas)
+            self._notes.say(f"{replicas}: no step for {seconds:.0f} s; {self._culprit(block)}")
+
+    def _culprit(self, block: RemoteBlock) -> str:
+        """Return what a block waits for, and what can be done about it."""
+        if block.holder is None:
+            return f"no simulator holds the seat; they dial in at {self._terms.port.address}"
+        sentence = f"{self._holding(block)} holds the seat and does not answer"
+        if any(peer.may_take(block) for peer in self.peers.values()):
+            sentence += "; another simulator is free, but a connected one keeps its seats"
+        if not self._terms.step_limit:
+            sentence += " (--set step_limit=SECONDS takes a seat away after a step that long)"
+        return sentence
 
     def _holding(self, block: RemoteBlock) -> Peer:
         return next(peer for peer in self.peers.values() if block.seat in peer.seats)
@@ -338,26 +360,8 @@ class Seating:
         if peer is not None:
             self._forget(peer)
             if peer.seats and not self._is_over:
-                self._notes.say(f"{peer} is gone; {self._waiting()}")
-            self._fill()
+                self._notes.say(f"{peer} is gone and has left {self._replicas(peer.seats)}")
+            self._hand_over()
 
-    def _waiting(self) -> str:
-        """Whose replicas nobody holds."""
-        free = {block.seat for block in self._blocks if block.holder is None}
-        return f"nobody holds {self._named(free)}"
-
-    def _named(self, seats: Iterable[int]) -> str:
-        """The replicas of these seats, those behind each other as one range."""
-        runs: list[range] = []
-        for replicas in (self._blocks[seat].replicas for seat in sorted(seats)):
-            if runs and runs[-1].stop == replicas.start:
-                runs[-1] = range(runs[-1].start, replicas.stop)
-            else:
-                runs.append(replicas)
-        return ", ".join(map(_numbered, runs)) or "no replicas"
-
-
-def _numbered(replicas: range) -> str:
-    if len(replicas) == 1:
-        return f"replica {replicas.start}"
-    return f"replicas {replicas.start} to {replicas.stop - 1}"
+    def _replicas(self, seats: Iterable[int]) -> str:
+        return named(self._blocks[seat] for seat in seats)

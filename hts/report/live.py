@@ -116,6 +116,9 @@ def _lines(
         yield "blank", [Piece("")]
         for kind in seen.vitals.kinds:
             yield "kind", _kind(kind, columns, style)
+    if seen.vitals is not None and seen.vitals.filled is not None:
+        filled, seats = seen.vitals.filled
+        yield "pace", [*_label("seats"), Piece(f"{filled} of {seats} filled", "bold")]
     if seen.vitals is not None and seen.metrics:
         for line in textwrap.wrap(advise(seen.vitals), columns)[:3]:
             yield "advice", [Piece(line, "yellow")]

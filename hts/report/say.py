@@ -27,10 +27,13 @@ def speak(*, quiet: bool = False, as_json: bool = False) -> None:
     _Voice.is_quiet, _Voice.is_json = quiet, as_json
 
 
-def say(line: str) -> None:
-    """One line. Where the terminal is a file on a full disk, the run goes on without it."""
+def say(line: str, **facts: int) -> None:
+    """Print one line; a program that reads JSON gets `facts` beside it.
+
+    Where the terminal is a file on a full disk, the run goes on without it.
+    """
     if _Voice.is_json:
-        tell_program("message", {"text": line})
+        tell_program("message", {"text": line, **facts})
     else:
         _print(line, sys.stderr)
 

@@ -73,6 +73,7 @@ class Vitals:
     memory: int = 0  # bytes
     replaced: int = 0
     taken: int = 0  # environment steps, unfinished rollouts included
+    filled: tuple[int, int] | None = None  # seats with a simulator that dials in, and all seats
 
     def kind(self, role: str) -> Kind:
         """One of them; nobody's, where there is none."""

@@ -45,7 +45,7 @@ class Assignment:
 
 def kept(run: Path, config: Config) -> Policies | None:
     """Which versions of this run are written down; None where none are."""
-    every = policies.every(config.experiment, config.machine)
+    every = _every(config)
     if not every:
         return None
     most = None if _wanted(config) else config.machine.keep_policies
@@ -62,10 +62,21 @@ def evaluation(run: Path, config: Config) -> Evaluation | None:
     )
 
 
+def why_none(config: Config) -> str | None:
+    """Return why no policy is evaluated in a run that would evaluate some; None otherwise."""
+    if not config.experiment.env.startswith("remote:") or _every(config) == 0:
+        return None
+    return "evaluation: none, since only simulators know this environment"
+
+
+def _every(config: Config) -> int:
+    return policies.every(config.experiment, config.machine)
+
+
 def _wanted(config: Config) -> bool:
     """Somebody evaluates while the run goes on."""
     machine, family = config.machine, config.experiment.env.partition(":")[0]
-    if not policies.every(config.experiment, machine) or not machine.evaluate_episodes:
+    if not _every(config) or not machine.evaluate_episodes:
         return False
     if family == "remote":  # nobody here can build one
         return False

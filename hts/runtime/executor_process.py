@@ -103,8 +103,8 @@ def _remote(pipe: Pipe, given: Assignment, bell: Doorbell, *, began: bool) -> _K
         for seat, part in enumerate(_parts(given))
     ]
 
-    def note(sentence: str) -> None:
-        pipe.send(note=sentence)
+    def note(sentence: str, **facts: int) -> None:
+        pipe.send(note=sentence, facts=facts)
 
     last = experiment.updates * experiment.rollout
     host = Host(given.remote, spaces, blocks, bell, note, last=last, began=began)

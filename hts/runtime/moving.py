@@ -261,6 +261,7 @@ class MovingRun:
             lambda: len(self.replaced),
             lambda: self._crewed.learners(),
             lambda: self._crewed.taken(),
+            lambda: self._crewed.filled(),
         )
 
     def close(self) -> None:

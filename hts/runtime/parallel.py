@@ -153,6 +153,7 @@ class ParallelRun:
             replaced=lambda: len(self.replaced),
             learners=lambda: self._workers,
             taken=lambda: self._shared.desk.taken,
+            filled=lambda: self._supervisor.filled,
         )
 
     def _spent(self) -> list[Spent]:

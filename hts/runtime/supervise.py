@@ -72,6 +72,7 @@ class Supervisor:
         self.heard = Heard(memory.blueprint)
         self.replaced: list[str] = []
         self.seats: list[Seat] = []
+        self.filled: tuple[int, int] | None = None  # seats with a simulator that dials in, and all
         self._found = found
         self._machine = machine
         self._memory = memory
@@ -131,10 +132,16 @@ class Supervisor:
             if "ready" in said:
                 seat.ready, seat.since = True, time.monotonic()
             if "note" in said:
-                _say(said["note"])
+                self._note(said["note"], said.get("facts", {}))
             self.heard.take(said)
             if "strayed" in said:
                 self._strayed(said)
+
+    def _note(self, sentence: str, facts: dict[str, int]) -> None:
+        """Pass on what a process has to tell people, and how many simulators it has."""
+        if "seats" in facts:
+            self.filled = facts["seats_filled"], facts["seats"]
+        say(f"hts: {sentence}", **facts)
 
     def _died(self, seat: Seat, death: RoleDied) -> None:
         of_itself = not death.short.endswith(_OURS)

@@ -24,7 +24,7 @@ from hts.report.sealed import Sealed
 from hts.report.shown import How
 from hts.runtime.assemble import Plan, Updated, plan, shortage
 from hts.runtime.devices import device_of
-from hts.runtime.evaluation import Evaluation, evaluation, kept
+from hts.runtime.evaluation import Evaluation, evaluation, kept, why_none
 from hts.runtime.layout import Layout, auto
 from hts.runtime.moving import MovingRun
 from hts.runtime.parallel import ParallelRun
@@ -125,6 +125,7 @@ class _Training:
             found, cases=record.path / "failures", policies=kept(record.path, config)
         )
         self._evaluation = evaluation(record.path, config)
+        self._why_none = why_none(config)
         self._layout = layout
         self._begin = begin
         self._record = record
@@ -166,6 +167,8 @@ class _Training:
             _mention(f"world: {self._found.world}")
         _mention(f"schedule: {_schedule(experiment)}")
         _mention(f"machine: {self._layout.why}")
+        if self._why_none is not None:
+            _mention(self._why_none)
         code, status, run, failure = DONE, "done", None, None
         digest = self._found.digest().chain if self._begin is None else self._begin.chain
         how: dict[str, Any] = {}

@@ -42,6 +42,7 @@ class Crewed:
     replaced: Callable[[], int]
     learners: Callable[[], int]
     taken: Callable[[], int]
+    filled: Callable[[], tuple[int, int] | None] = lambda: None  # seats: with a simulator, and all
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,7 @@ class Look:
             memory=_memory([os.getpid(), *self._seen.pids()]),
             replaced=self._seen.replaced(),
             taken=self._seen.taken(),
+            filled=self._seen.filled(),
         )
 
     def _sample(self) -> _Sample:

@@ -251,6 +251,9 @@ class Schedule:
         while self._gone:
             self._seating.lost(self._gone.pop())
 
+    def _note(self, sentence: str, **_: int) -> None:
+        self.notes.append(sentence)
+
     def _send(self, route: bytes, frames: Frames) -> None:
         for client in self._clients:
             if client.route == route:
@@ -293,12 +296,12 @@ class Schedule:
             self.stage.spaces,
             blocks,
             self._send,
-            self.notes.append,
+            self._note,
             last=last,
             began=began,
             clock=lambda: self.now,
         )
-        self._executor = self.stage.executor(blocks, _Over(blocks))
+        self._executor = self.stage.executor(blocks, Waiting(blocks))
 
     def _cut(self) -> None:
         """A connection is cut, with what was on its way; the simulator connects again."""
@@ -307,6 +310,14 @@ class Schedule:
         client.route = self._route()
         del client.down[self._random.randint(0, len(client.down)) :]
         del client.up[: self._random.randint(0, len(client.up))]
+
+    def _reopen(self) -> None:
+        """The port is opened anew: every connection is cut."""
+        self._seating.reopened()
+        for client in self._clients:
+            client.route = self._route()
+            del client.down[self._random.randint(0, len(client.down)) :]
+            del client.up[: self._random.randint(0, len(client.up))]
 
     def _die(self) -> None:
         """A simulator is killed; another one dials in."""
@@ -343,7 +354,9 @@ class Schedule:
 
 
 @dataclass
-class _Over(Stepping):
+class Waiting(Stepping):
+    """Steps that are over when their simulators have answered."""
+
     blocks: Sequence[RemoteBlock]
 
     def start(self, place: int, step: Callable[[], None]) -> None:

@@ -49,6 +49,8 @@ def test_descriptors_do_not_stay() -> None:
             going.goes_on(1)
             counts["after"] = descriptors(going)
 
+        assert going.run.crewed().filled() == (4, 4)
+
     with simulators() as simulating:
         simulating.start(address, 2, seats=2, takes=STEP_SECONDS)
         found = told(asked, machine(address), story)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -31,6 +32,11 @@ ALONE: Mapping[str, tuple[str, dict[str, Any]]] = {
     "served_gym.py": ("gym:CartPole-v1", {}),
 }
 """Those that need a run of their own: the local one that it must equal, and its machine."""
+
+PAGES = (
+    "README.md",
+    *(f"hts/remote/{page}" for page in ("EMBEDDING.md", "cpp/README.md", "js/README.md")),
+)
 
 
 @contextmanager
@@ -87,6 +93,15 @@ def test_it_trains_as_a_local_run(tmp_path: Path, name: str) -> None:
     count = 4 if name == "team.py" else 1
     asked = runs.experiment(env)
     assert trained([name] * count, asked, tmp_path, **changes) == links(asked)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_example_says_how_many_simulators_it_needs(page: str) -> None:
+    """A run of `remote:` waits for as many as `--envs` says, sixteen if nothing does."""
+    text = (PAGE.parents[2] / page).read_text(encoding="utf-8")
+    commands = re.findall(r"hts-train .*--env remote:.*", text)
+    assert commands
+    assert all(" --envs " in command for command in commands), commands
 
 
 def test_the_table_of_mistakes_says_what_is_said() -> None:

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 import zmq
 
+from hts.cli.show_config import show_config
 from hts.config import Config, Given, configure
 from hts.remote import wire
+from hts.runtime.evaluation import why_none
 from hts.runtime.train import dialled_in
 from hts_envs.contract import Box, Discrete, Space, Spaces
 from tests.remote.dialling import free_address
@@ -41,13 +43,15 @@ class Simulator:
         self._context.destroy(linger=1_000)
 
 
+REMOTE = [
+    Given("experiment.env", "remote:mine", "--env"),
+    Given("machine.listen", "tcp://127.0.0.1:*", "--listen"),
+]
+
+
 @pytest.fixture
 def config() -> Config:
-    given = [
-        Given("experiment.env", "remote:mine", "--env"),
-        Given("machine.listen", free_address(), "--listen"),
-    ]
-    return configure("smoke", [], given).config
+    return configure("smoke", [], [*REMOTE, Given("machine.listen", free_address(), "--")]).config
 
 
 @pytest.fixture
@@ -113,3 +117,19 @@ def test_another_protocol_is_refused(simulator: Simulator) -> None:
     simulator.send(protocol=1 << 60)
     why = f"it speaks protocol {1 << 60}, this run speaks 1"
     assert simulator.answer() == ["refused", why]
+
+
+def test_a_run_says_that_it_evaluates_nothing() -> None:
+    """At its start and in --show-config, where only simulators know the environment."""
+    given = [Given("machine.listen", "tcp://127.0.0.1:*", "--listen")]
+    for env, is_evaluated in (("remote:mine", False), ("gym:CartPole-v1", True)):
+        resolved = configure("ppo-cartpole", [], [*given, Given("experiment.env", env, "--env")])
+        (line,) = (
+            line
+            for line in show_config(resolved, colour=False).splitlines()
+            if "evaluate_every" in line
+        )
+        assert ("no effect" not in line) is is_evaluated
+        assert (why_none(resolved.config) is None) is is_evaluated
+    quiet = [Given("machine.evaluate_every", "0", "--evaluate")]
+    assert why_none(configure("smoke", [], [*REMOTE, *quiet]).config) is None

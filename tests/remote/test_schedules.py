@@ -13,7 +13,7 @@ from hts_envs.contract import Array, Step
 from hts_envs.reference import ReferenceWorld
 from tests.remote.schedules import Schedule, Shape, local
 
-TROUBLES = ("cut", "die", "replace", "double", "fail", "leave")
+TROUBLES = ("cut", "die", "replace", "double", "fail", "leave", "reopen")
 SHAPES = (Shape(), Shape(rows=2), Shape(agents=2), Shape(replicas=6, rows=3, agents=2))
 SEEDS = 12
 

@@ -213,6 +213,16 @@ def test_no_line_is_too_wide_and_the_view_not_too_high(columns: int, rows: int) 
         assert "92,672" in drawn(SEEN, columns, rows)[0], "how far it is goes last"
 
 
+@pytest.mark.parametrize("metrics", [METRICS, {}], ids=["under way", "before the first update"])
+def test_seats_of_simulators_that_dial_in_are_seen(metrics: dict[str, float]) -> None:
+    """How many are filled, also while the run waits for the first ones; and nothing elsewhere."""
+    assert SEEN.vitals is not None
+    vitals = dataclasses.replace(SEEN.vitals, filled=(3, 4))
+    filled = dataclasses.replace(SEEN, metrics=metrics, vitals=vitals)
+    assert "seats      3 of 4 filled" in drawn(filled, 80, 23)
+    assert not [line for line in drawn(SEEN, 80, 23) if line.startswith("seats")]
+
+
 def test_names_that_are_too_long_keep_both_ends() -> None:
     """And wide characters count twice."""
     title = f"ppo on python:{'世' * 60}.make?level=3, seed 7"
