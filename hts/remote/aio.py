@@ -108,7 +108,7 @@ class AsyncConnection:
         """Now and then: nothing may have come for a while."""
         assert self._line is not None, "it is looked at between entering and leaving"
         self._tick = self._loop.call_later(PING_EVERY, self._look)
-        if time.monotonic() - self._line.heard >= PING_EVERY:
+        if time.monotonic() - self._line.answered >= PING_EVERY:
             try:
                 self._line.silent()
             except Exception as error:

@@ -133,16 +133,17 @@ class Connection:
             raise RuntimeError("a connection belongs to the thread that has used it first")
 
     def _hears(self, seconds: float) -> bool:
-        """Hear what comes within this time; say that it is waited for where nothing does."""
-        if self._line.wait(min(seconds, PING_EVERY)):
+        """Hear what comes within this time; say that it is waited for where no answer does."""
+        has_come = self._line.wait(min(seconds, PING_EVERY))
+        if has_come and self._line.answered == self._line.heard:
             return True
         now = time.monotonic()
-        if self.silence > self._patience:
+        if not has_come and self.silence > self._patience:
             raise TimeoutError(f"no run has said a word for {self._patience:g} s")
-        if now - max(self._line.heard, self._pinged) >= PING_EVERY:
+        if now - max(self._line.answered, self._pinged) >= PING_EVERY:
             self._pinged = now
             self._line.silent()
-        return False
+        return has_come
 
     def close(self) -> None:
         """Leave: the seats are free at once."""

@@ -41,7 +41,7 @@ class Hello:
         name, session, run = facts["name"], facts["session"], facts["run"]
         if not wire.is_name(name) or not isinstance(session, bytes) or len(session) != 16:
             raise Malformed("its hello says a name and a session")
-        if not isinstance(run, str) or type(facts["replayable"]) is not bool:
+        if not (run == "" or wire.is_name(run)) or type(facts["replayable"]) is not bool:
             raise Malformed("its hello says a run, and whether it is replayable")
         for what in ("seats", "rows"):
             if type(facts[what]) is not int or not 1 <= facts[what] <= _SEATS:

@@ -19,7 +19,7 @@ from hts.errors import WrongUsage
 from hts.remote.frames import comes, receive, receive_next, send
 from hts.remote.keys import Keys
 from hts.remote.talk import Refused, Talk
-from hts.remote.wire import Malformed
+from hts.remote.wire import Malformed, pack
 from hts.signals import undisturbed
 
 LOG = logging.getLogger("hts.remote")
@@ -30,6 +30,7 @@ PING_EVERY = 1.0
 
 _HEARTBEAT = 2_000  # milliseconds between ZeroMQ's own, which also go out from a busy step
 _LOST_AFTER = 10_000
+_HERE = pack("here")  # says that the run is there, and answers nothing
 _LOOK_EVERY = 5.0
 _AT_ONCE = 64  # messages that are heard before what came of them is looked at
 _NO_KEY = zmq.EVENT_HANDSHAKE_FAILED_AUTH
@@ -55,7 +56,10 @@ _TROUBLES: dict[int, str] = {
 
 
 class Line:
-    """What a talk says and hears, over a socket. It belongs to one thread."""
+    """What a talk says and hears, over a socket. It belongs to one thread.
+
+    `heard` and `answered` are the times of the last message, and of the last that was no `here`.
+    """
 
     def __init__(self, talk: Talk, address: str, keys: Path | None) -> None:
         self._talk = talk
@@ -63,7 +67,7 @@ class Line:
         self._context: zmq.Context[Any] = zmq.Context()
         self._trouble = ""
         self._wait = -1  # milliseconds that the socket waits
-        self.heard = self._looked = time.monotonic()
+        self.heard = self.answered = self._looked = time.monotonic()
         with undisturbed():  # a socket that pyzmq has half made would keep the context for ever
             self._connect(keys)
 
@@ -138,6 +142,9 @@ class Line:
             self._talk.hear(frames)
         except Malformed as error:
             LOG.warning("%s: a message was dropped: %s", self._address, error)
+            return
+        if frames[0] != _HERE:
+            self.answered = self.heard
 
     def silent(self) -> None:
         """Nothing has come for a while: say what is waited for, and tell the person why."""

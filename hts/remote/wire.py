@@ -265,6 +265,7 @@ class Format:
         ]
         self._reward = _Kind(np.dtype("<f4"), (spaces.agents,), 4 * spaces.agents)
         self._action = _Kind.of(spaces.action, spaces.agents)
+        self._choices = _limit(spaces.action)
         self._no_ends = bytes(rows)
         self._none = np.zeros(rows, np.uint8)
         self._none.flags.writeable = False
@@ -309,7 +310,7 @@ class Format:
             array = _read(frame, kind, rows)
             if kind.dtype.kind == "f" and not are_finite(array):
                 raise Malformed(f"a number of its observation {name!r} is not finite")
-            if limit is not None and not ((array >= 0) & (array < limit)).all():
+            if limit is not None and not _are_choices(array, limit):
                 raise Malformed(f"a number of its observation {name!r} is none of its choices")
             found[name] = array
         return found
@@ -325,6 +326,9 @@ class Format:
         if begins and any(type(row) is not int or not 0 <= row < self.rows for row in begins):
             raise Malformed("the rows that begin are rows of the seat")
         action = _read(frames[0], self._action, self.rows) if frames[0] else None
+        chooses = action is not None and self._choices is not None
+        if chooses and not _are_choices(action, self._choices):
+            raise Malformed("an action is none of its choices")
         if action is None and len(set(begins)) != self.rows:
             raise Malformed("without actions every row begins")
         return action, _read(frames[1], _SEED, self.rows)
@@ -335,6 +339,13 @@ def _read(frame: bytes, kind: _Kind, rows: int) -> Array:
     if len(frame) != kind.size * rows:
         raise Malformed("a frame has another size than the agreed spaces give it")
     return np.ndarray((rows, *kind.shape), kind.dtype, frame)
+
+
+def _are_choices(array: Array, limit: Array) -> bool:
+    """Return whether these numbers count from 0 and are all below their limit."""
+    if array.size == 1:
+        return 0 <= array.item() < limit.item()
+    return bool(((array >= 0) & (array < limit)).all())
 
 
 def are_finite(array: Array) -> bool:

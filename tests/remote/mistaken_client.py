@@ -99,6 +99,56 @@ def silent() -> None:
     _put(Talk, ping=lambda _: None)
 
 
+def silent_without_seats() -> None:
+    """Who has no seat waits for nothing."""
+    ping = Talk.ping
+
+    def pinged(self: Talk) -> None:
+        if self.seats:
+            ping(self)
+
+    _put(Talk, ping=pinged)
+
+
+def here_is_an_answer() -> None:
+    """Any message of the run ends the silence."""
+    hear = line.Line._hear
+
+    def heard(self: line.Line, frames: Frames) -> None:
+        hear(self, frames)
+        self.answered = self.heard
+
+    _put(line.Line, _hear=heard)
+
+
+def takes_what_it_offers() -> None:
+    """One seat and no more."""
+    take = Talk._take
+
+    def taken(self: Talk, *given: Any) -> None:
+        if len(self.seats) < self.offer.seats:
+            take(self, *given)
+
+    _put(Talk, _take=taken)
+
+
+def any_action() -> None:
+    """The run knows which actions there are."""
+    _put(wire, _are_choices=lambda *_: True)
+
+
+def own_route() -> None:
+    """Its connection has its name."""
+    dealer = line._dealer
+
+    def named(*given: Any) -> zmq.Socket[Any]:
+        socket = dealer(*given)
+        socket.routing_id = b"reference"
+        return socket
+
+    _put(line, _dealer=named)
+
+
 def text_rows() -> None:
     """Rows are texts, as keys of an object are in some languages."""
     pack = wire.pack

@@ -426,7 +426,7 @@ def test_keys_that_do_not_fit_are_told(tmp_path: Path) -> None:
 
 def test_a_batch_shows_the_rows_that_begin() -> None:
     """And those alone; another number of them is refused."""
-    spaces = Spaces({"x": Box((2,))}, Discrete(2))
+    spaces = Spaces({"x": Box((2,))}, Discrete(3))
     talk, seat = seat_of(spaces, rows=3)
     seat.begin(np.zeros((3, 2)))
     asks(talk, 1, np.arange(3, dtype="<i8").tobytes(), 3)

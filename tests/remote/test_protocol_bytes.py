@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
+import pytest
+import zmq
 
 from hts.remote import wire
 from hts.remote.hello import Hello
+from hts.remote.listening import Listening
+from hts.remote.port import Port
 from hts.remote.talk import Offer, Talk
 from hts.remote.wire import Format, Frames, Stand
 from hts_envs.contract import Array, Box, Discrete, Spaces
 from tests.house.sources import ROOT
+from tests.remote.storm import GREETING, ready
 
 PAGE = ROOT / "hts" / "remote" / "PROTOCOL.md"
 TITLE = re.compile(r"    (?:simulator|run): \[\"(\w+)\"")
@@ -112,3 +119,27 @@ def test_the_examples_are_read_as_they_are_meant() -> None:
     action, seeds = FORMAT.read_act([], found["act"][1:])
     assert action is not None
     assert (action.tolist(), seeds.tolist()) == ([[1]], [9])
+
+
+@pytest.mark.timeout(20)
+def test_a_client_without_libzmq_is_heard_and_answered() -> None:
+    """Bytes of ZMTP 3.0 over plain TCP, and no heartbeats."""
+    context: zmq.Context[Any] = zmq.Context()
+    listening = Listening(Port("tcp://127.0.0.1:*"), context, wire.HEAD_LIMIT)
+    host, port = listening.port.address.removeprefix("tcp://").split(":")
+    try:
+        with socket.create_connection((host, int(port)), timeout=10) as link:
+            head = wire.pack("ping", [])
+            link.sendall(GREETING + ready())
+            assert link.recv(1, socket.MSG_PEEK)
+            link.sendall(bytes((0, len(head))) + head)
+            assert listening.socket.poll(10_000)
+            route, *frames = listening.socket.recv_multipart()
+            assert frames == [head]
+            answer = wire.pack("here")
+            listening.socket.send_multipart([route, answer])
+            heard = b""
+            while not heard.endswith(bytes((0, len(answer))) + answer):
+                heard += link.recv(1_000)
+    finally:
+        context.destroy(linger=0)

@@ -13,6 +13,7 @@ from .said import Wrong, same
 from .side import RUN, Client, Trial
 
 _SECONDS_TO_ASK = 4.0
+_LONG_NAME = "another" + "-" * 57
 FIELDS = (
     "protocol",
     "name",
@@ -37,6 +38,7 @@ def hello(trial: Trial) -> None:
                 raise Wrong("the first word of a client is hello", expected="hello", came=message)
             (facts,) = message.values
             _check(facts, Wishes())
+            _check_route(message.route)
             sessions.append(facts["session"])
     if sessions[0] == sessions[1]:
         raise Wrong("two processes have two sessions", came=sessions[0].hex(" "))
@@ -57,6 +59,13 @@ def _check(facts: dict[str, Any], wishes: Wishes) -> None:
     same(facts["replayable"], wishes.replayable, "replayable is false with --not-replayable only")
     plain = wire.spaces_to_plain(spaces(wishes.agents))
     same(facts["spaces"], plain, "spaces are those of the reference simulator, fields in order")
+
+
+def _check_route(route: bytes) -> None:
+    """ZeroMQ's own routing ids are a zero byte and a number of 32 bits."""
+    if len(route) != 5 or route[0]:
+        sentence = "its socket leaves the routing id to ZeroMQ"
+        raise Wrong(sentence, expected="00 and four bytes", came=route.hex(" "))
 
 
 @case("offer")
@@ -106,7 +115,8 @@ def hello_lost(trial: Trial) -> None:
 
 @case("other-run")
 def other_run(trial: Trial) -> None:
-    """Forgets its seats when welcome names another run, and keeps them when it names the same."""
+    """Forgets its seats when welcome names another run (a name may have 64 characters), and keeps
+    them when it names the same."""
     with trial.client() as client:
         (seat,) = client.enter()
         client.play(seat.begin(0), seat.step())
@@ -114,9 +124,9 @@ def other_run(trial: Trial) -> None:
         facts = client.quiet("a welcome of the same run")
         same(facts["held"], [[0, 1]], "a welcome of the same run changes nothing")
         client.play(seat.step())
-        client.welcome("another")
+        client.welcome(_LONG_NAME)
         facts = client.quiet("a welcome of another run")
-        same([facts["run"], facts["held"]], ["another", []], "its seats belonged to another run")
+        same([facts["run"], facts["held"]], [_LONG_NAME, []], "its seats belonged to another run")
         client.ask(seat.step())
         client.quiet("an act of a seat that it lost is ignored")
         (seat,) = client.take(0)

@@ -20,7 +20,7 @@ _MIB = 1 << 20
 
 @case("invalid")
 def invalid(trial: Trial) -> None:
-    """Drops what is not as agreed (heads, types, frames), changes nothing, and goes on."""
+    """Drops what is not as agreed (heads, types, frames, actions), changes nothing, and goes on."""
     with trial.client() as client:
         _drops(client, lambda order: [*_heads(order), *_frames(order)])
 
@@ -122,6 +122,8 @@ def _frames(order: Order) -> Iterator[list[bytes]]:
     yield [head, action * 2, seeds]
     yield [head, action, seeds * 2]
     yield [head, action, b""]
+    for choice in (-1, 3, 1 << 40):
+        yield [head, choice.to_bytes(8, "little", signed=True), seeds]
     yield [head, b"", seeds]  # without actions every row begins, and this head lists none
     yield [begin, b"", seeds + bytes(8)]
     yield [begin, b"", b""]

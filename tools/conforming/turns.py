@@ -71,12 +71,12 @@ def begin_anew(trial: Trial) -> None:
 
 @case("replay")
 def replay(trial: Trial) -> None:
-    """Is led through recorded turns, where the rows in begins begin episodes (3 rows)."""
+    """Is led through recorded turns, where the rows in begins begin episodes once (3 rows)."""
     with trial.client(Wishes(rows=3)) as client:
         (seat,) = client.enter()
         client.play(seat.begin(9), seat.step(), seat.step())
         client.play(seat.begin(4))
-        for begins in ((), (1,), (), (0, 2), (2,), (), (0, 1, 2)):
+        for begins in ((), (1,), (), (0, 2), (2,), (1, 1), (), (0, 1, 2)):
             client.play(seat.step(begins=begins))
         client.play(seat.step(), *_ended_though_told_to_begin(seat), seat.step())
 
@@ -189,6 +189,17 @@ def _last_of(client: Client, orders: list[Order]) -> None:
         if not orders:
             raise Wrong("only what was asked is said", came=said)
         orders.pop(0).check(said)
+
+
+@case("beyond-the-offer")
+def beyond_the_offer(trial: Trial) -> None:
+    """Takes a seat more than it offers: the run may not have heard of a smaller offer yet."""
+    with trial.client(Wishes(seats=1)) as client:
+        client.hello()
+        client.welcome()
+        first, second = client.take(0, 3)
+        client.play(first.begin(0), second.begin(0), first.step(), second.step())
+        _holds(client, [[0, 1], [3, 1]], "it holds one seat more than it offers")
 
 
 @case("seats")

@@ -18,6 +18,7 @@ from .side import LOOPBACK, Client, Port, Trial
 
 _SILENT = 1.0  # seconds of silence behind which a client says so
 _EARLIEST, _LATEST = 0.6, 2.5
+_HERE_EVERY = 0.3
 _AWAY = 1.5
 _SECONDS_TO_COME_BACK = 6.0
 _UNREAD = 2.5
@@ -39,6 +40,40 @@ def pings(trial: Trial) -> None:
         _ping(client, [[0, 1], [4, -1]])
         client.play(near.step())
         _ping(client, [[0, 2], [4, -1]])
+
+
+@case("pings-without-a-seat")
+def pings_without_a_seat(trial: Trial) -> None:
+    """Says ping without a seat too, and so hears who from a run that was started again."""
+    with trial.client() as client:
+        client.hello()
+        client.welcome()
+        _ping(client, [])
+        client.port.close()
+        client.port.open()
+        client.hello(_SECONDS_TO_COME_BACK)
+        client.welcome("started again")
+        client.settle()
+        (seat,) = client.take(0)
+        client.play(seat.begin(0), seat.step())
+
+
+@case("here")
+def here(trial: Trial) -> None:
+    """Says ping each second though the run says here more often than that."""
+    with trial.client() as client:
+        (seat,) = client.enter()
+        client.play(seat.begin(0))
+        since = time.monotonic()
+        while not client.pings:
+            client.say("here")
+            message = client.next(_HERE_EVERY)
+            if message is not None and message.kind != "ping":
+                raise Wrong("here asks for nothing", expected="ping", came=message)
+            if time.monotonic() - since > _LATEST:
+                came = f"nothing in {_LATEST:g} s"
+                raise Wrong("here is no answer", expected=f"ping {_SILENT:g} s later", came=came)
+        client.play(seat.step())
 
 
 def _ping(client: Client, waiting: list[list[int]]) -> None:
