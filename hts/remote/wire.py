@@ -325,13 +325,16 @@ class Format:
             raise Malformed("an answer is a head, actions and seeds")
         if begins and any(type(row) is not int or not 0 <= row < self.rows for row in begins):
             raise Malformed("the rows that begin are rows of the seat")
-        action = _read(frames[0], self._action, self.rows) if frames[0] else None
-        chooses = action is not None and self._choices is not None
-        if chooses and not _are_choices(action, self._choices):
-            raise Malformed("an action is none of its choices")
+        action = self._read_action(frames[0]) if frames[0] else None
         if action is None and len(set(begins)) != self.rows:
             raise Malformed("without actions every row begins")
         return action, _read(frames[1], _SEED, self.rows)
+
+    def _read_action(self, frame: bytes) -> Array:
+        action = _read(frame, self._action, self.rows)
+        if self._choices is not None and not _are_choices(action, self._choices):
+            raise Malformed("an action is none of its choices")
+        return action
 
 
 def _read(frame: bytes, kind: _Kind, rows: int) -> Array:
@@ -344,7 +347,7 @@ def _read(frame: bytes, kind: _Kind, rows: int) -> Array:
 def _are_choices(array: Array, limit: Array) -> bool:
     """Return whether these numbers count from 0 and are all below their limit."""
     if array.size == 1:
-        return 0 <= array.item() < limit.item()
+        return bool(0 <= array.item() < limit.item())
     return bool(((array >= 0) & (array < limit)).all())
 
 

@@ -328,6 +328,22 @@ def test_who_may_dial_in_can_change_while_a_run_listens(keys: Keys) -> None:
         assert len(refusals(listening, one)) == 1
 
 
+def test_keys_that_cannot_be_read_for_a_while_change_nothing(keys: Keys) -> None:
+    """Those that were read last still hold: a known one is let in, and no other."""
+    context: zmq.Context[Any] = zmq.Context()
+    with open_port(Port(ANY, keys.folder), context) as listening:
+        keys.make_client("two")
+        keys.clients.rename(keys.folder / "elsewhere")
+        one = Knocking(context, listening.port.address)
+        Keys(keys.folder / "one").dial(one.socket)
+        one.knock(b"one")
+        assert heard(listening) == b"one"
+        two = Knocking(context, listening.port.address)
+        Keys(keys.folder / "two").dial(two.socket)
+        two.knock(b"two")
+        assert len(refusals(listening, two)) == 1
+
+
 def test_nothing_is_left_behind_a_port_with_keys(keys: Keys) -> None:
     """No thread is needed to look at keys, and the same address can be listened at again."""
     before = threading.enumerate()
