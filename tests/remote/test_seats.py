@@ -184,3 +184,37 @@ def test_seats_of_another_run_are_not_claimed() -> None:
         run.dial(b"first", seats=1, run=other, held=[[0, 0]])
         kinds = [values[0] for route, values in run.sent if route == b"first"]
         assert kinds == ["welcome", "take", asked]
+
+
+def holds(run: Run) -> list[str]:
+    """The name of each seat's holder."""
+    peers = {seat: peer for peer in run.seating.peers.values() for seat in peer.seats}
+    return [peers[seat].hello.name if seat in peers else "" for seat in range(len(run.blocks))]
+
+
+def test_a_seat_is_kept_for_the_simulator_that_was_cut_off() -> None:
+    """Another one that claims it gets it only when that time is over."""
+    run = Run(Shape(replicas=2))
+    run.dial(b"first", seats=2)
+    run.seating.lost(b"first")
+    run.dial(b"second", seats=2, run="this run", held=[[0, 0]])
+    assert holds(run) == ["", ""]
+    assert (b"second", ["drop", 0]) in run.sent
+    again = {"name": "first", "session": b"first".ljust(16), "run": "this run"}
+    run.dial(b"first again", seats=2, held=[[1, 0]], **again)
+    assert holds(run)[1] == "first"
+    assert holds(run)[0], "the seat that it has forgotten is free at once"
+
+
+def test_a_simulator_that_fails_twice_at_a_turn_is_not_asked_there_again() -> None:
+    """Nor over another connection; another simulator is."""
+    run = Run(Shape(replicas=1))
+    run.dial(b"first", seats=1)
+    run.hear(b"first", wire.pack("fail", 0, "it broke"))
+    assert holds(run) == ["first"], "it may try once more"
+    run.hear(b"first", wire.pack("fail", 0, "it broke again"))
+    run.dial(b"first again", name="first", session=b"first".ljust(16), seats=1)
+    run.look(MORE_THAN_A_LOOK)
+    assert holds(run) == [""]
+    run.dial(b"second", seats=1)
+    assert holds(run) == ["second"]

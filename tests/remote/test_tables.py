@@ -281,6 +281,18 @@ def test_a_run_refuses_a_stand(name: str) -> None:
         FORMAT.read_stand(*STANDS_REFUSED[name])
 
 
+@pytest.mark.parametrize("count", [1, 3, 40])
+@pytest.mark.parametrize("number", [NAN, INF, -INF])
+def test_a_run_refuses_rewards_that_are_not_finite(number: float, count: int) -> None:
+    """Few and many rows are looked at in different ways."""
+    spaces = Spaces({"card": Discrete(3)}, Discrete(2))
+    frames = [float32(*[0.0] * (count - 1), number), bytes(count), bytes(8 * count)]
+    with pytest.raises(Malformed):
+        Format(spaces, count).read_stand({}, frames)
+    frames[0] = bytes(4 * count)
+    Format(spaces, count).read_stand({}, frames)
+
+
 @pytest.mark.parametrize("name", ACTS_ACCEPTED)
 def test_a_simulator_takes_an_act(name: str) -> None:
     """None where there is no action."""
