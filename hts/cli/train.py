@@ -10,10 +10,11 @@ from pathlib import Path
 from hts import signals
 from hts.cli import shell
 from hts.cli.show_config import show_config
-from hts.config import Given, Resolved, configure, ready_configs
+from hts.config import Given, Machine, Resolved, configure, ready_configs
 from hts.config.sources import from_sets
 from hts.determinism import numerics
 from hts.errors import WrongUsage
+from hts.remote.port import Port
 from hts.report.metrics import table
 from hts.report.resume import Resumed, resume
 from hts.runtime import nursery
@@ -143,6 +144,7 @@ def _train(typed: argparse.Namespace) -> int:
     if typed.show_config:
         print(show_config(resolved, colour=sys.stdout.isatty()))
         return shell.DONE
+    check_port(resolved.config.machine)
     signals.listen()  # SIGTERM ends a run as Ctrl-C does
     nursery.warm()  # beside this process, which imports torch too
     numerics.prepare()
@@ -155,6 +157,12 @@ def _train(typed: argparse.Namespace) -> int:
 
         return train_seeds([_seeded(typed, seed) for seed in seeds], typed.run_dir, typed.shown)
     return train(resolved, typed.run_dir, typed.shown)
+
+
+def check_port(machine: Machine) -> None:
+    """Refuse a wrong address before torch is imported, which takes seconds."""
+    if machine.listen is not None:
+        Port.checked(machine.listen, machine.keys)
 
 
 def _resumed(typed: argparse.Namespace) -> Resumed | None:

@@ -103,6 +103,7 @@ def _verify(typed: argparse.Namespace) -> int:
     harm = Harm(_count("--kill", typed.kill, 0), _count("--interrupt", typed.interrupt, 0))
     updates = _updates(typed.updates, config.experiment, harm)
     layouts = _layouts(config, axes)
+    train.check_port(config.machine)
     signals.listen()
     numerics.prepare()
     from hts.runtime.again import Setting

@@ -207,6 +207,19 @@ def test_a_run_at_an_open_address_ends_with_a_sentence(
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize("command", ["train", "verify"])
+def test_a_wrong_address_is_refused_before_torch_is_imported(command: str) -> None:
+    """That takes seconds, and many of them on a machine that is busy."""
+    listen = ["--config", "smoke", "--env", "reference:", "--listen", "tcp://0.0.0.0:5555"]
+    script = (
+        f"import sys; from hts.cli.{command} import main; code = main(sys.argv[1:]); "
+        "sys.exit('torch' if 'torch' in sys.modules else code)"
+    )
+    done = subprocess.run([sys.executable, "-c", script, *listen], capture_output=True, text=True)
+    assert done.returncode == 2, done.stderr
+    assert "others can reach this address" in done.stderr
+
+
 def test_a_key_that_is_none_is_told(keys: Keys) -> None:
     """Whichever file is damaged: a sentence with its path, and no client is let in by it."""
     for damaged in ("", 'public-key = "short"', f'public-key = "{"#" * 40}"', "\0" * 100):
