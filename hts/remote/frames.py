@@ -16,7 +16,7 @@ from zmq import backend
 
 _NOW, _MORE = int(zmq.DONTWAIT), int(zmq.DONTWAIT | zmq.SNDMORE)
 _EVENTS, _CAN_READ = int(zmq.EVENTS), int(zmq.POLLIN)
-_send = backend.Socket.send
+_send, _recv = backend.Socket.send, backend.Socket.recv
 
 
 def send(socket: zmq.Socket[Any], frames: Sequence[bytes]) -> None:
@@ -43,9 +43,9 @@ def receive_next(socket: zmq.Socket[Any]) -> list[bytes]:
 
 def _all(socket: zmq.Socket[Any], flags: int) -> list[bytes]:
     """A message, whose other frames are there with the first one."""
-    frame = socket.recv(flags, copy=False)
+    frame = _recv(socket, flags, False)
     frames = [frame.bytes]
     while frame.more:
-        frame = socket.recv(_NOW, copy=False)
+        frame = _recv(socket, _NOW, False)
         frames.append(frame.bytes)
     return frames
