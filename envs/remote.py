@@ -28,7 +28,7 @@ class Remote(Family):
     guessed = False
 
     def names(self) -> Sequence[str]:
-        return ("",)
+        return ("my-game",)
 
     def resolve(self, name: str) -> str:
         return name

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import argparse
 import sys
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
 from hts import signals
 from hts.cli import shell
 from hts.cli.show_config import show_config
-from hts.config import Given, Machine, Resolved, configure, ready_configs
+from hts.config import Given, Machine, Resolved, configure
+from hts.config.ready import ready
 from hts.config.sources import from_sets
 from hts.determinism import numerics
 from hts.errors import WrongUsage
@@ -29,6 +31,11 @@ EPILOG = """examples:
 Values are taken from the defaults, then --config, then --set, then the other options; without
 --config, from the ready configuration for this environment and algorithm, if there is one.
 """
+
+USAGE = """\
+hts-train --algo NAME --env ENV [options]
+       hts-train --config NAME|FILE [options]
+       hts-train --resume RUN_DIR [options]"""
 
 FLAGS = {
     "--algo": ("experiment.algo", "NAME", "algorithm: ppo, a2c or pql"),
@@ -65,14 +72,14 @@ def parser(
     made = shell.Parser(
         prog=command,
         description=description,
-        epilog=epilog,
+        epilog=f"{epilog}\n{_ready_configurations()}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     made.add_argument(
         "--config",
         metavar="NAME|FILE",
-        help=f"ready configuration or YAML file; ready: {', '.join(ready_configs())}",
+        help="ready configuration, listed below, or YAML file",
     )
     for flag, (_, placeholder, text) in FLAGS.items():
         made.add_argument(flag, metavar=placeholder, help=text)
@@ -92,9 +99,21 @@ def parser(
     return made
 
 
+def _ready_configurations() -> str:
+    """Return the names for `--config`, those without an environment apart."""
+    whole = [each.name for each in ready() if each.env is not None]
+    bases = [each.name for each in ready() if each.env is None]
+    paragraphs = []
+    for title, names in (("ready configurations:", whole), ("bases, which need --env:", bases)):
+        lines = textwrap.wrap(", ".join(names), 76, break_on_hyphens=False)
+        paragraphs.append("\n  ".join([title, *lines]))
+    return "\n".join(paragraphs)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of the console script."""
     made = parser()
+    made.usage = USAGE
     made.add_argument("--run-dir", type=Path, metavar="DIR", help="new directory for the run")
     made.add_argument(
         "--resume",
@@ -125,6 +144,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         action="store_true",
         help="print every name that a run writes, with its unit and meaning, and end",
     )
+    if not (sys.argv[1:] if argv is None else argv):
+        made.print_usage(sys.stderr)
+        shell.tell("hts-train", "nothing to train; --help lists the options and gives examples")
+        return shell.WRONG_USAGE
     typed = made.parse_args(argv)
     return shell.run("hts-train", lambda: _train(typed))
 

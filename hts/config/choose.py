@@ -1,19 +1,25 @@
 """What a command line asks for: which ready configuration it starts from, and what it changes.
 
-Without `--config`, the run starts from the ready configuration made for this environment and
-algorithm, or else from the one for the environment's family (`ppo-gfootball`, `a2c-atari`, ...),
-or else from the plain defaults. So `--algo ppo --env gfootball:3v1` is the paper's experiment.
+Without `--config`, the run starts from the ready configuration that declares itself for this
+environment and algorithm (`hts.config.ready`), or else from the plain defaults. So `--algo ppo
+--env gfootball:3v1` is the paper's experiment. The environment has no default that is run.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
+from hts.config.ready import example, listing, select
 from hts.config.records import Experiment
 from hts.config.resolve import Resolved, resolve, values_of
 from hts.config.sources import Given, from_sets, read_config, ready_configs
+from hts.errors import BadConfig
 from hts_envs.errors import WorldError
-from hts_envs.registry import Spec, parse
+from hts_envs.registry import parse
+from hts_envs.spelling import hint
+
+_ALGO, _ENV = "experiment.algo.name", "experiment.env"
 
 
 def configure(
@@ -21,31 +27,42 @@ def configure(
 ) -> Resolved:
     """The configuration for `--config`, `--set` and the named flags of a command line."""
     typed = [*from_sets(sets), *flags]
-    if config is None:
-        config = _starting_point(typed)
-    return resolve([*(read_config(config) if config else []), typed])
+    if config is not None:
+        _require_there(config)
+    start = _starting_point(typed) if config is None else config
+    layers = [*(read_config(start) if start else []), typed]
+    if not any(values_of(layer, _ENV) for layer in layers):
+        raise BadConfig([_without_environment(config, layers)])
+    return resolve(layers)
+
+
+def _require_there(config: str) -> None:
+    names = ready_configs()
+    if config in names or Path(config).exists():
+        return
+    near = hint(config, names) or f"; {listing()}"
+    raise BadConfig([f"--config {config}: there is no such file or ready configuration{near}"])
 
 
 def _starting_point(typed: Sequence[Given]) -> str | None:
-    """The ready configuration for what was typed, if there is one."""
-    algo = (values_of(typed, "experiment.algo.name") or ["ppo"])[-1]
-    env = (values_of(typed, "experiment.env") or [Experiment.env])[-1]
+    """Return the name of the ready configuration for what was typed, if there is one."""
+    environments = values_of(typed, _ENV)
     try:
-        spec = parse(env)
+        return select(_algo(typed), parse(environments[-1])) if environments else None
     except WorldError:
         return None  # resolving says what is wrong with the name
-    for name in ready_configs():
-        if name.startswith(f"{algo}-") and _is_for(name, spec):
-            return name
-    general = f"{algo}-{spec.family.name}"
-    return general if general in ready_configs() else None
 
 
-def _is_for(name: str, spec: Spec) -> bool:
-    """Is this ready configuration made for this very environment?"""
-    given = [item for layer in read_config(name) for item in layer]
-    envs = values_of(given, "experiment.env")
-    if not envs:
-        return False
-    made_for = parse(envs[-1])
-    return (made_for.family.name, made_for.name) == (spec.family.name, spec.name)
+def _algo(given: Sequence[Given]) -> str:
+    return (values_of(given, _ALGO) or [Experiment().algo.name])[-1]
+
+
+def _without_environment(config: str | None, layers: Sequence[Sequence[Given]]) -> str:
+    given = [each for layer in layers for each in layer]
+    algo = _algo(given)
+    add = f"add --env {example(config, algo)}"
+    if config is not None:
+        return f"--config {config} names no environment; {add}"
+    if values_of(given, _ALGO):
+        return f"--algo {algo} names no environment; {add}"
+    return f"no environment is named; {add}, or start from --config NAME (--help lists them)"

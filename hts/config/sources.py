@@ -18,6 +18,12 @@ import yaml
 from hts.errors import BadConfig
 from hts_envs.spelling import hint
 
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""libyaml's parser where PyYAML was built with it: all ready configurations are read at a start."""
+
+_HEADER = ("base", "selected_for")
+"""Keys at the top of a file that are no values: the latter is read by `hts.config.ready`."""
+
 
 @dataclass(frozen=True)
 class Given:
@@ -39,13 +45,27 @@ def read_config(name: str) -> list[list[Given]]:
     return _read(name, ())
 
 
+def header(name: str) -> dict[str, str]:
+    """Return what a ready configuration says about itself: `base` and `selected_for`."""
+    return {given.path: str(given.value) for given in _given(name, ()) if given.path in _HEADER}
+
+
 def _read(name: str, above: tuple[str, ...]) -> list[list[Given]]:
     if name in above:
-        raise BadConfig([f"--config {above[0]}: it is based on itself: {' > '.join(above)}"])
+        raise BadConfig([f"--config {above[0]}: based on itself: {' > '.join((*above, name))}"])
+    given = _given(name, above)
+    bases = [item for item in given if item.path == "base"]
+    own = [item for item in given if item.path not in _HEADER]
+    below = [layer for base in bases for layer in _read(str(base.value), (*above, name))]
+    return [*below, own]
+
+
+def _given(name: str, above: tuple[str, ...]) -> list[Given]:
+    """Return every value of one file, its header included."""
     text, shown = _text(name, above)
     try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-        given = list(_leaves(node, shown)) if node is not None else []
+        node = yaml.compose(text, Loader=_LOADER)
+        return list(_leaves(node, shown)) if node is not None else []
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f":{mark.line + 1}" if mark else ""
@@ -53,10 +73,6 @@ def _read(name: str, above: tuple[str, ...]) -> list[list[Given]]:
         if "mapping values" in problem:
             problem += ' (a value with a colon at its end or before a space needs quotes: "a: b")'
         raise BadConfig([f"{shown}{line}: this is not YAML: {problem}"]) from None
-    bases = [item for item in given if item.path == "base"]
-    own = [item for item in given if item.path != "base"]
-    below = [layer for base in bases for layer in _read(str(base.value), (*above, name))]
-    return [*below, own]
 
 
 def _text(name: str, above: tuple[str, ...]) -> tuple[str, str]:

@@ -63,6 +63,23 @@ def test_wrong_usage_gets_a_sentence_and_exit_code_2(typed: tuple[str, ...], sen
     assert "Traceback" not in result.stderr
 
 
+def test_a_bare_hts_train_prints_its_usage() -> None:
+    """It starts nothing that was not named: exit code 2, three lines of usage, one of advice."""
+    result = run("train")
+    assert result.returncode == 2
+    assert result.stdout == ""
+    assert result.stderr.startswith("usage: hts-train --algo NAME --env ENV [options]\n")
+    assert result.stderr.endswith("--help lists the options and gives examples\n")
+
+
+def test_help_lists_bases_apart() -> None:
+    """Ready configurations and bases are lists of their own."""
+    _, _, listed = run("train", "--help").stdout.partition("\nready configurations:\n")
+    whole, _, bases = listed.partition("\nbases, which need --env:\n")
+    assert bases.strip() == "pql-gym, pql-paper, pql-remote"
+    assert "ppo-cartpole," in whole
+
+
 def test_schedule_hts_barrier_is_the_same_experiment() -> None:
     """The barrier belongs to the machine: the identity of the run does not change."""
     plain = run("train", "--config", "smoke", "--schedule", "hts", "--show-config")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 
 import pytest
 import torch
@@ -22,8 +24,10 @@ from hts.config import (
     flatten,
     ready_configs,
 )
+from hts.config.ready import Ready, example, listing, ready, select
 from hts.config.resolve import all_paths, full_path
 from hts.errors import BadConfig
+from hts_envs.registry import parse
 
 
 def flags(**values: str) -> list[Given]:
@@ -39,10 +43,102 @@ def problems(config: str | None = None, sets: tuple[str, ...] = (), **typed: str
     return "\n".join(caught.value.problems)
 
 
-@pytest.mark.parametrize("name", sorted(ready_configs()))
-def test_every_ready_configuration_resolves(name: str) -> None:
-    """Each file in configs/ is a whole experiment without a violation."""
-    assert configure(name).config.experiment.updates >= 1
+@pytest.mark.parametrize("each", ready(), ids=lambda each: each.name)
+def test_every_ready_configuration_resolves(each: Ready) -> None:
+    """Each file in configs/ is a whole experiment without a violation; a base is one with --env."""
+    environment = [] if each.env else flags(env=example(each.name, each.algo))
+    listening = ("listen=tcp://127.0.0.1:5555",) if each.selected_for == "remote:*" else ()
+    assert configure(each.name, listening, environment).config.experiment.updates >= 1
+
+
+@pytest.mark.parametrize("each", ready(), ids=lambda each: each.name)
+def test_every_ready_configuration_is_selected_by_what_it_declares(each: Ready) -> None:
+    """By its own --algo and --env; by another environment of its family; or by its name alone."""
+    if each.selected_for is None and each.env is not None:
+        assert select(each.algo, parse(each.env)) == each.name
+        return
+    others = {"atari:*": "Pong", "gfootball:*": "11v11_easy", "gym:*": "MountainCarContinuous-v0"}
+    others["remote:*"] = "any-name"
+    selected = select(each.algo, parse(each.env)) if each.env else None
+    assert selected != each.name or each.selected_for in others
+    if each.selected_for in others:
+        family = each.selected_for.removesuffix("*")
+        assert select(each.algo, parse(f"{family}{others[each.selected_for]}")) == each.name
+    else:
+        assert each.selected_for in ("none", None), "a word that nothing reads"
+
+
+def test_no_two_ready_configurations_claim_the_same_environment() -> None:
+    """Of two files that fit one environment, the options of one extend those of the other: which
+    one is selected never depends on the order of their names."""
+    claims = [each for each in ready() if each.selected_for != "none"]
+    for one, other in itertools.combinations(claims, 2):
+        if one.algo == other.algo:
+            assert not is_claimed_twice(one, other), f"{one.name} and {other.name}"
+
+
+def is_claimed_twice(one: Ready, other: Ready) -> bool:
+    """Whether an environment exists that both files fit equally closely."""
+    if one.selected_for or other.selected_for:
+        return one.selected_for == other.selected_for
+    if one.env is None or other.env is None:
+        return False  # a base without `selected_for` fits nothing
+    (head, _, query), (other_head, _, other_query) = (e.env.partition("?") for e in (one, other))
+    options, others = (dict(parse_qsl(text)) for text in (query, other_query))
+    contradict = any(options[name] != others[name] for name in options.keys() & others.keys())
+    return head == other_head and not contradict and len(options) == len(others)
+
+
+@pytest.mark.parametrize(
+    ("env", "name"),
+    [
+        ("batched:ball_balance", "pql-ball-balance"),
+        ("batched:ball_balance?observation=both", "pql-ball-balance-vision"),
+        ("batched:ball_balance?observation=both&device=cpu", "pql-ball-balance-vision"),
+        ("sleeper:?control=number&mean=1", "pql-sleeper"),
+        ("sleeper:", None),
+        ("gym:MountainCarContinuous-v0", "pql-gym"),
+    ],
+)
+def test_the_closest_declaration_selects(env: str, name: str | None) -> None:
+    """The environment with most of the options that were typed, then the family."""
+    assert select("pql", parse(env)) == name
+
+
+def test_of_two_claims_one_is_found() -> None:
+    """The test above would find a file that copies another one's environment."""
+    (plain,) = (each for each in ready() if each.name == "pql-ball-balance")
+    (vision,) = (each for each in ready() if each.name == "pql-ball-balance-vision")
+    assert is_claimed_twice(plain, dataclasses.replace(plain, name="copy"))
+    assert is_claimed_twice(vision, dataclasses.replace(vision, name="copy"))
+    assert not is_claimed_twice(plain, vision)
+
+
+@pytest.mark.parametrize(
+    ("config", "typed", "sentence"),
+    [
+        ("pql-gym", {}, "--config pql-gym names no environment; add --env gym:HalfCheetah-v5"),
+        ("pql-paper", {}, "--config pql-paper names no environment; add --env batched:ant"),
+        ("pql-remote", {}, "--config pql-remote names no environment; add --env remote:my-game"),
+        (None, {"algo": "pql"}, "--algo pql names no environment; add --env gym:Pendulum-v1"),
+        (None, {"seed": "3"}, "no environment is named; add --env gym:CartPole-v1, or start from"),
+    ],
+)
+def test_a_run_without_an_environment_is_refused(
+    config: str | None, typed: dict[str, str], sentence: str
+) -> None:
+    """A base, or an algorithm alone: the sentence names what was typed and an environment."""
+    assert sentence in problems(config, (), **typed)
+
+
+def test_bases_are_listed_apart() -> None:
+    """In the help, and where --config is no file and resembles none."""
+    told = problems("/nowhere/at/all.yaml")
+    assert told.endswith(listing())
+    whole, _, bases = listing().partition("; bases, which need --env: ")
+    assert bases == "pql-gym, pql-paper, pql-remote"
+    assert "ppo-cartpole" in whole
+    assert not {*bases.split(", ")} & {*whole.removeprefix("ready: ").split(", ")}
 
 
 @pytest.mark.parametrize("name", sorted(ready_configs()))
