@@ -7,12 +7,13 @@ optional values, tuples, each with an optional `Range`.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import re
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
@@ -34,13 +35,24 @@ class Range:
     high: float | None = None
     above: float | None = None
 
-    def check(self, value: float) -> None:
-        if self.low is not None and value < self.low:
-            raise ValueError(f"must be at least {self.low:g}, got {value:g}")
-        if self.high is not None and value > self.high:
-            raise ValueError(f"must be at most {self.high:g}, got {value:g}")
-        if self.above is not None and value <= self.above:
-            raise ValueError(f"must be greater than {self.above:g}, got {value:g}")
+    def holds(self, value: float) -> bool:
+        return (
+            (self.low is None or value >= self.low)
+            and (self.high is None or value <= self.high)
+            and (self.above is None or value > self.above)
+        )
+
+    def __str__(self) -> str:
+        """Return the bounds in words that follow `a number`."""
+        parts = (("from", self.low), ("above", self.above), ("to", self.high))
+        limits = [(word, limit) for word, limit in parts if limit is not None]
+        if [word for word, _ in limits] == ["to"]:
+            limits = [("of at most", limits[0][1])]
+        return " ".join(f"{word} {_plain(limit)}" for word, limit in limits)
+
+
+def _plain(limit: float) -> str:
+    return str(int(limit)) if float(limit).is_integer() else f"{limit:g}"
 
 
 def option(default: Any, text: str, *, changes_result: bool = True) -> Any:
@@ -95,15 +107,75 @@ def build(record: type[Record], given: Mapping[str, str], owner: str) -> Record:
     return record(**values)
 
 
+class _Refused(Exception):
+    """A value that is not of a kind; `coerce` says which kind was expected."""
+
+
 def coerce(value: Any, kind: Any) -> Any:
-    """`value` (text, or what YAML made of it) as `kind`; ValueError says why not."""
+    """`value` (text, or what YAML made of it) as `kind`; ValueError says what was expected."""
+    try:
+        return _read(value, kind)
+    except _Refused:
+        raise ValueError(
+            f"must be {expected(kind)}, not {shown(value)}{_near(value, kind)}"
+        ) from None
+
+
+def shown(value: Any) -> str:
+    """Return a value as a message names it: words in quotes, numbers plain."""
+    text = str(value)
+    return (
+        text
+        if isinstance(value, str) and re.fullmatch(r"[-+]?[\d.][\w.+-]*", text)
+        else repr(value)
+    )
+
+
+def expected(kind: Any) -> str:
+    """Return what a person may type for a type: `auto or a whole number from 1`."""
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin is typing.Annotated:
+        bounds = [str(bound) for bound in parts[1:] if isinstance(bound, Range)]
+        return " ".join([expected(parts[0]), *bounds])
+    if origin is Literal:
+        return either([str(choice) for choice in parts])
+    if origin in (typing.Union, types.UnionType):
+        return either([expected(part) for part in _in_order(parts)])
+    if origin is tuple:
+        return "a list of " + re.sub(r"\ba ((whole )?number)", r"\1s", expected(parts[0]))
+    names = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
+    return names.get(kind, "none")
+
+
+def _in_order(parts: Sequence[Any]) -> list[Any]:
+    """Return the alternatives of a type, words first, without a list of what may stand alone."""
+    words = [part for part in parts if part is type(None) or get_origin(part) is Literal]
+    others = [part for part in parts if part not in words]
+    alone = [part for part in others if get_origin(part) is not tuple]
+    choices = [part for part in words if part is not type(None)]
+    return [*words, *(alone if alone or choices else others)]
+
+
+def either(words: Sequence[str]) -> str:
+    """Return words as alternatives: `a, b or c`."""
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
+
+
+def _near(value: Any, kind: Any) -> str:
+    """Return a hint where there are too many choices to compare by eye."""
+    choices = [str(choice) for choice in get_args(kind)] if get_origin(kind) is Literal else []
+    return hint(str(value), choices) if len(choices) > 8 else ""
+
+
+def _read(value: Any, kind: Any) -> Any:
+    """`value` as `kind`; _Refused where it is not."""
     origin = get_origin(kind)
     if origin is typing.Annotated:
         base, *bounds = get_args(kind)
-        made = coerce(value, base)
+        made = _read(value, base)
         for bound in bounds:
-            if made is not None and isinstance(bound, Range) and not isinstance(made, str):
-                bound.check(made)
+            if isinstance(bound, Range) and isinstance(made, int | float) and not bound.holds(made):
+                raise _Refused
         return made
     if origin is Literal:
         return _choice(value, get_args(kind))
@@ -118,23 +190,17 @@ def _choice(value: Any, choices: tuple[Any, ...]) -> Any:
     for choice in choices:
         if value == choice or str(value) == str(choice):
             return choice
-    listed = ", ".join(str(choice) for choice in choices)
-    close = hint(str(value), [str(choice) for choice in choices]) if len(choices) > 8 else ""
-    raise ValueError(f"must be one of {listed}, got {value!r}{close}")
+    raise _Refused
 
 
 def _union(value: Any, kinds: tuple[Any, ...]) -> Any:
     if type(None) in kinds and (value is None or str(value).lower() in _NONE):
         return None
-    refusals = []
     for kind in kinds:
-        if kind is type(None):
-            continue
-        try:
-            return coerce(value, kind)
-        except ValueError as error:
-            refusals.append(str(error))
-    raise ValueError(" or ".join(dict.fromkeys(refusals)))
+        if kind is not type(None):
+            with contextlib.suppress(_Refused):
+                return _read(value, kind)
+    raise _Refused
 
 
 def _tuple(value: Any, kind: Any) -> tuple[Any, ...]:
@@ -142,8 +208,8 @@ def _tuple(value: Any, kind: Any) -> tuple[Any, ...]:
         bare = re.sub(r"(?<=\d)x(?=\d)", ",", value.strip("[]()"))  # 84x84 is 84,84
         value = [part.strip() for part in bare.split(",") if part.strip()]
     if not isinstance(value, (list, tuple)):
-        raise ValueError(f"must be a list, got {value!r}")
-    return tuple(coerce(part, kind) for part in value)
+        raise _Refused
+    return tuple(_read(part, kind) for part in value)
 
 
 def _scalar(value: Any, kind: type) -> Any:
@@ -155,46 +221,41 @@ def _scalar(value: Any, kind: type) -> Any:
         return _float(value)
     if kind is str:
         if not isinstance(value, (str, int, float)):
-            raise ValueError(f"must be text, got {value!r}")
+            raise _Refused
         return str(value)
     raise TypeError(f"options of type {kind!r} are not supported")
 
 
 def _bool(value: Any) -> bool:
     text = str(value).lower()
-    if text in _TRUE:
-        return True
-    if text in _FALSE:
-        return False
-    raise ValueError(f"must be true or false, got {value!r}")
+    if text not in (*_TRUE, *_FALSE):
+        raise _Refused
+    return text in _TRUE
 
 
 def _int(value: Any) -> int:
-    if isinstance(value, bool):
-        raise ValueError(f"must be a whole number, got {value!r}")
-    try:
-        return int(str(value))
-    except ValueError:
-        pass
-    try:
-        number = float(str(value))  # 5e6 is a whole number too
-    except ValueError:
-        raise ValueError(f"must be a whole number, got {value!r}") from None
-    if not math.isfinite(number) or number != int(number):
-        raise ValueError(f"must be a whole number, got {value!r}")
+    with contextlib.suppress(ValueError):
+        return int(_number(value))
+    number = _float(value)  # 5e6 is a whole number too
+    if number != int(number):
+        raise _Refused
     return int(number)
 
 
 def _float(value: Any) -> float:
-    if isinstance(value, bool):
-        raise ValueError(f"must be a number, got {value!r}")
     try:
-        number = float(str(value))
+        number = float(_number(value))
     except ValueError:
-        raise ValueError(f"must be a number, got {value!r}") from None
+        raise _Refused from None
     if not math.isfinite(number):
-        raise ValueError(f"must be a finite number, got {value!r}")
+        raise _Refused
     return number
+
+
+def _number(value: Any) -> str:
+    if isinstance(value, bool):
+        raise _Refused
+    return str(value)
 
 
 def kind_of(kind: Any) -> str:

@@ -11,6 +11,8 @@ It may return a `World`, anything with Gymnasium's interface or Gym's before it,
 replicas behind one call, a `BatchedWorld` or a `gymnasium.vector.VectorEnv`. Whether a world is
 batched must be known before it is built, so a factory says it in its return annotation
 (`-> BatchedWorld`, `-> gymnasium.vector.VectorEnv`, or a subclass); a class says it by what it is.
+Without an annotation such an object is recognised when it is built: each replica has one of its
+own, with one row, which is correct and slower than one call for all of them.
 """
 
 from __future__ import annotations
@@ -26,11 +28,13 @@ from typing import Any, get_origin
 from hts_envs import quiet
 from hts_envs.contract import BatchedWorld, Place, World
 from hts_envs.errors import BadName, BrokenSimulator, MissingPackages, WorldError
+from hts_envs.options import either
 from hts_envs.registry import Family, Spec
 from hts_envs.signature import Signature, hints_of, signature_of
 from hts_envs.spelling import hint
 
 FORM = "python:package.module:factory"
+_SHORT = 40  # letters of a value that a message shows
 _INTERFACE = ("reset", "step", "observation_space", "action_space")
 
 
@@ -78,6 +82,9 @@ def _load(name: str) -> Callable[..., Any]:
     module_name, _, path = name.partition(":")
     if not module_name or not path:
         raise BadName(f"python:{name} names no factory: write {FORM}")
+    if module_name.endswith(".py"):
+        dotted = module_name.removesuffix(".py").strip("./").replace("/", ".")
+        raise BadName(f"python:{name}: write python:{dotted}:{path}, without .py")
     found: Any = _module(module_name)
     for part in path.split("."):
         if not hasattr(found, part):
@@ -86,7 +93,7 @@ def _load(name: str) -> Callable[..., Any]:
         found = getattr(found, part)
     if not callable(found):
         raise BadName(
-            f"python:{name} is a {type(found).__name__}, not a function or class that builds worlds"
+            f"python:{name} is {_named(found)}, not a function or class that builds environments"
         )
     return found  # type: ignore[no-any-return]
 
@@ -149,41 +156,58 @@ def _vector_classes() -> tuple[type[Any], ...]:
 
 def _single(found: Any, owner: str) -> World:
     from hts_envs.adapter import GymWorld
+    from hts_envs.vector import SingleRow
 
     if isinstance(found, World):
         return found
     if isinstance(found, (BatchedWorld, *_vector_classes())):
-        raise BadName(
-            f"{owner} returns a {type(found).__name__}, which holds many replicas, but does not "
-            f"say so: annotate its return type, as in `def factory(...) -> {_base(found)}:`"
-        )
-    if all(hasattr(found, part) for part in _INTERFACE):
+        return SingleRow(_many(found, owner, Place()))
+    absent = [part for part in _INTERFACE if not hasattr(found, part)]
+    if not absent:
         return GymWorld(found, owner)
+    if found is None:
+        raise BadName(f"{owner}: the factory returned nothing: is a `return` missing?")
     raise BadName(
-        f"{owner} returns a {type(found).__name__}, which is neither a world of hts_envs nor an "
-        f"environment with Gymnasium's interface"
+        f"{owner}: the factory returned {_named(found)}, which is no environment: it has no "
+        f"{either(absent)}"
     )
 
 
 def _batched(found: Any, owner: str, place: Place) -> BatchedWorld:
+    """Return what a factory made that announces many replicas behind one call."""
+    if not isinstance(found, (BatchedWorld, *_vector_classes())):
+        raise BadName(
+            f"{owner}: the factory returned {_named(found)}, but its annotation promises many "
+            "replicas; correct the annotation, or return a BatchedWorld or a VectorEnv"
+        )
+    return _many(found, owner, place)
+
+
+def _many(found: Any, owner: str, place: Place) -> BatchedWorld:
+    """Return many replicas behind one call, recognised by the object itself."""
     from hts_envs.vector import VectorWorld
 
-    if isinstance(found, _vector_classes()):
-        found = VectorWorld(found, owner)
     if not isinstance(found, BatchedWorld):
-        raise BadName(
-            f"{owner} says that it returns a batched world, but returns a {type(found).__name__}"
-        )
+        found = VectorWorld(found, owner)
     if found.replicas != place.replicas:
         raise BadName(
-            f"{owner} was asked for {place.replicas} replicas, but holds {found.replicas}: give "
-            f"its factory a parameter `replicas`, and build as many as that says"
+            f"{owner}: the factory was asked for {_count(place.replicas)}, but returned "
+            f"{found.replicas}; give it a parameter `replicas`, build that many, and annotate its "
+            "return type, as in `def factory(replicas: int) -> gymnasium.vector.VectorEnv:`"
         )
+    assert isinstance(found, BatchedWorld), "a vector environment is adapted above"
     return found
 
 
-def _base(found: Any) -> str:
-    return "BatchedWorld" if isinstance(found, BatchedWorld) else "gymnasium.vector.VectorEnv"
+def _named(found: Any) -> str:
+    """Return what a message calls an object: its value where that is short, and its class."""
+    kind, text = type(found).__name__, repr(found)
+    plain = isinstance(found, (bool, int, float, str, bytes)) and len(text) <= _SHORT
+    return f"{text} ({kind})" if plain else f"an object of class {kind}"
+
+
+def _count(replicas: int) -> str:
+    return "1 replica" if replicas == 1 else f"{replicas} replicas"
 
 
 FAMILY = PythonFamily()

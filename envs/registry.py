@@ -175,8 +175,10 @@ def _pairs(text: str, query: str) -> dict[str, str]:
     try:
         pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=True)
     except ValueError:
-        raise BadOption(f"{text!r}: options are written ?name=value&name=value") from None
+        raise BadOption(f"{text!r}: write options as ?name=value&name=value") from None
     given = dict(pairs)
     if len(given) != len(pairs):
-        raise BadOption(f"{text!r}: an option is given twice")
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise BadOption(f"{text!r}: option {twice} is given twice; write it once")
     return given

@@ -20,5 +20,5 @@ def hint(word: str, candidates: Iterable[str]) -> str:
     if found is not None:
         return f" (did you mean {found!r}?)"
     if 0 < len(known) <= 8:
-        return f" (known: {', '.join(known)})"
+        return f" (available: {', '.join(known)})"
     return ""

@@ -19,7 +19,9 @@ from hts_envs.contract import (
     BatchedWorld,
     Observation,
     Spaces,
+    Step,
     Traits,
+    World,
 )
 from hts_envs.errors import BadName, BrokenSimulator
 from hts_envs.spaces import Actions, Observations
@@ -83,6 +85,39 @@ class VectorWorld(BatchedWorld):
                 f"got the shape {list(column.shape)}"
             )
         return column
+
+
+class SingleRow(World):
+    """A batched world of one replica, as a single world."""
+
+    description = (
+        "one row for each replica; annotate the factory's return type to step all in one call"
+    )
+
+    def __init__(self, world: BatchedWorld) -> None:
+        assert world.replicas == 1, "one row is one replica"
+        self._world = world
+        self.spaces, self.traits = world.spaces, world.traits
+        self.frame_rate = world.frame_rate
+
+    def reset(self, seed: int) -> Observation:
+        seen = self._world.reset(np.zeros(1, np.int64), np.array([seed], np.uint64))
+        return {name: array[0] for name, array in seen.items()}
+
+    def step(self, action: Array) -> Step:
+        made = self._world.step(action[None])
+        terminated, truncated = bool(made.terminated[0]), bool(made.truncated[0])
+        facts = {name: float(values[0]) for name, values in made.facts.items()}
+        return Step(
+            {name: array[0] for name, array in made.observation.items()},
+            made.reward[0],
+            terminated,
+            truncated,
+            facts if terminated or truncated else {},
+        )
+
+    def close(self) -> None:
+        self._world.close()
 
 
 def _check_mode(env: Any, owner: str) -> None:

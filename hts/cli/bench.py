@@ -81,7 +81,9 @@ def _preset(name: str | None) -> Preset:
     if name is None:
         return Preset("what was typed", ())
     if name not in PRESETS:
-        raise WrongUsage(f"there is no preset {name!r}{hint(name, PRESETS)}")
+        option = train.option_for(name)
+        close = f" (did you mean '{option} {name}'?)" if option else hint(name, PRESETS)
+        raise WrongUsage(f"there is no preset {name!r}{close}")
     return PRESETS[name]
 
 
@@ -91,7 +93,7 @@ def _seconds(said: str) -> float:
     except ValueError:
         seconds = math.nan
     if not 1.0 <= seconds < 1e6:  # false for what is no number, too
-        raise WrongUsage(f"--seconds: must be a number of at least 1, got {said!r}")
+        raise WrongUsage(f"--seconds: must be a number from 1 to 1000000, not {said!r}")
     return seconds
 
 
@@ -109,7 +111,7 @@ def _configs(typed: argparse.Namespace, preset: Preset) -> list[Config]:
         configs.append(configure(typed.config, sets, [*train.flags(typed), *flags]).config)
     if any(config.experiment.windows for config in configs):
         raise WrongUsage(
-            "--algo pql: its nodes are measured by tools/pql_speed, which takes the same"
+            "--algo pql cannot be measured by hts-bench; use tools/pql_speed, which takes the same"
         )
     return configs
 

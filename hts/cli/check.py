@@ -9,12 +9,11 @@ import argparse
 import contextlib
 import dataclasses
 import json
-import math
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from hts.cli import shell
 from hts.determinism import numerics
@@ -25,6 +24,7 @@ from hts.soundness.findings import Report
 from hts.soundness.listing import environments, families, render_environments, render_families
 from hts.soundness.render import render
 from hts.soundness.replay import LIMIT
+from hts_envs.options import Range
 
 DESCRIPTION = """\
 Is this simulator sound and deterministic? Runs it several times, here and in a
@@ -66,6 +66,8 @@ exit code: 0 sound (warnings and notes included), 1 unsound, 2 wrong usage;
 with --replay 0 when the failure does not come again, 1 when it does
 """
 
+_SECONDS = shell.reads(Annotated[float, Range(above=0)])
+
 
 def parser() -> argparse.ArgumentParser:
     """The command line of `hts-check`."""
@@ -91,7 +93,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--replay", metavar="FILE", help="take a case again that a run has written")
     made.add_argument(
         "--limit",
-        type=_seconds,
+        type=_SECONDS,
         metavar="SECONDS",
         help=f"with --replay: so long without progress is a hang ({LIMIT:g})",
     )
@@ -116,7 +118,7 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument(
         "--seconds",
-        type=_seconds,
+        type=_SECONDS,
         default=limits.seconds,
         metavar="S",
         help=f"for everything, about ({limits.seconds:g}); slow simulators get fewer steps",
@@ -125,26 +127,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _whole(least: int) -> Callable[[str], int]:
-    def read(text: str) -> int:
-        try:
-            value = int(text)
-        except ValueError:
-            raise argparse.ArgumentTypeError(f"must be a whole number, got {text!r}") from None
-        if not least <= value < 2**63:
-            raise argparse.ArgumentTypeError(f"must be at least {least} and below 2**63")
-        return value
-
-    return read
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"must be a number, got {text!r}") from None
-    if not (math.isfinite(value) and value > 0):
-        raise argparse.ArgumentTypeError(f"must be greater than 0, got {text}")
-    return value
+    return shell.reads(Annotated[int, Range(least, 2**63 - 1)])
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -155,7 +138,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if [asked.environment, asked.list, asked.replay].count(None) != 2:
             made.error("name one environment, such as gym:CartPole-v1, or use --list or --replay")
         if asked.limit is not None and asked.replay is None:
-            made.error("--limit belongs to --replay")
+            made.error("--limit needs --replay")
     except SystemExit as end:
         return int(end.code or 0)
     work = _list if asked.list is not None else _replay if asked.replay is not None else _examine

@@ -62,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _diff(typed: argparse.Namespace) -> int:
     ours, theirs = read(typed.ours), read(typed.theirs)
     if ours.path.resolve() == theirs.path.resolve():
-        raise WrongUsage(f"{ours.path}: give two runs; this one equals itself")
+        raise WrongUsage(f"{ours.path} is both RUN_A and RUN_B; name two runs")
     found = compare(ours, theirs)
     _show("A", ours, found.ours)
     _show("B", theirs, found.theirs)
@@ -154,7 +154,7 @@ def _look_again(ours: Recorded, theirs: Recorded, parted: Parted, *, serial: boo
         settings = [Setting(c.experiment, m) for c, m in zip(configs, machines, strict=True)]
         found = again(settings[0], settings[1], update)
     except Exception as error:
-        print(f"they cannot be run again here: {_in_short(error)}")
+        print(f"the runs cannot be repeated here: {_in_short(error)}")
         return
     print(f"  that took {time.perf_counter() - began:.1f} s")
     if found.where is not None:

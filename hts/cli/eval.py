@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from hts import signals
 from hts.cli import shell
 from hts.config import Experiment
+from hts.config.records import Count
 from hts.determinism import numerics
 from hts.errors import WrongUsage
 from hts.report import evaluations, judgement, policies, statistics, video
@@ -63,6 +64,8 @@ keys of --json:
 exit code: 0 done, 1 failed, 2 wrong usage or a damaged record, 130 interrupted
 """
 
+_COUNT = shell.reads(Count)
+
 
 def parser() -> argparse.ArgumentParser:
     """Runs, which policies, and how they are to play."""
@@ -77,19 +80,28 @@ def parser() -> argparse.ArgumentParser:
         "runs", metavar="RUN", type=Path, nargs="+", help="directory of a run, or of several"
     )
     made.add_argument(
-        "--episodes", type=_count, default=10, metavar="N", help="of each policy (10)"
+        "--episodes", type=_COUNT, default=10, metavar="N", help="of each policy (10)"
     )
     which = made.add_mutually_exclusive_group()
     which.add_argument(
-        "--checkpoint", type=int, metavar="UPDATE", help="the policy behind so many updates"
+        "--checkpoint",
+        type=shell.reads(int),
+        metavar="UPDATE",
+        help="the policy behind so many updates",
     )
-    which.add_argument("--last", type=_count, default=10, metavar="N", help="newest policies (10)")
+    which.add_argument("--last", type=_COUNT, default=10, metavar="N", help="newest policies (10)")
     made.add_argument("--greedy", action="store_true", help="always the likeliest action")
     made.add_argument("--again", action="store_true", help="play also what is known already")
-    made.add_argument("--at", type=float, metavar="SECONDS", help="policies there were by then")
-    made.add_argument("--target", type=float, metavar="SCORE", help="when was it reached?")
+    made.add_argument(
+        "--at", type=shell.reads(float), metavar="SECONDS", help="policies there were by then"
+    )
+    made.add_argument(
+        "--target", type=shell.reads(float), metavar="SCORE", help="when was it reached?"
+    )
     made.add_argument("--video", type=Path, metavar="FILE", help="one episode, as .mp4 or .gif")
-    made.add_argument("--episode", type=int, metavar="N", help="with --video: which of them (0)")
+    made.add_argument(
+        "--episode", type=shell.reads(int), metavar="N", help="with --video: which of them (0)"
+    )
     made.add_argument(
         "--overlay",
         action="store_true",
@@ -127,20 +139,23 @@ def _eval(typed: argparse.Namespace) -> int:
 def _check(typed: argparse.Namespace, runs: Sequence[Recorded]) -> None:
     """Nothing that was typed is passed over in silence, and nothing played in vain."""
     if typed.target is not None and typed.greedy:
-        raise WrongUsage("--target: it is about eval.jsonl, where nobody plays --greedy")
+        raise WrongUsage(
+            "--target cannot be combined with --greedy: eval.jsonl holds sampled actions"
+        )
     if typed.video is None:
         if typed.episode is not None:
-            raise WrongUsage("--episode: it says which one --video shows")
+            raise WrongUsage("--episode needs --video")
         if typed.overlay:
-            raise WrongUsage("--overlay needs --video FILE")
+            raise WrongUsage("--overlay needs --video")
         return
     video.check(typed.video)
     typed.episode = typed.episode or 0
     if len(runs) > 1:
-        raise WrongUsage(f"--video: of one run, and these are {len(runs)}")
+        raise WrongUsage(f"--video films one run, not {len(runs)}; name one")
     if not 0 <= typed.episode < typed.episodes:
         raise WrongUsage(
-            f"--episode {typed.episode}: they are counted from 0, and {typed.episodes} are played"
+            f"--episode: must be a whole number from 0 to {typed.episodes - 1}, "
+            f"not {typed.episode}; or play more with --episodes"
         )
 
 
@@ -185,34 +200,39 @@ def _chosen(
     there = policies.available(run.path)
     if typed.checkpoint is not None:
         if typed.checkpoint not in {*there, *known}:
-            listed = ", ".join(map(str, sorted({*there, *known}))) or "none at all"
+            listed = ", ".join(map(str, sorted({*there, *known}))) or "none"
             raise WrongUsage(
-                f"--checkpoint {typed.checkpoint}: {run.path} has no such policy: {listed}"
+                f"--checkpoint: {run.path} has no policy of update {typed.checkpoint}; "
+                f"available: {listed}"
             )
         return [typed.checkpoint]
     published = {*policies.written(run.path / policies.FOLDER), *known}
     updates = sorted(published or there)
     if not updates:
         raise WrongUsage(
-            f"{run.path}: it has no policy yet ({run.status}); hts-train --evaluate N writes one "
+            f"{run.path} has no policy yet ({run.status}); hts-train --evaluate N writes one "
             "every N updates, and a checkpoint holds one too"
         )
     if typed.at is not None:
         latest = statistics.before(run.path, typed.at)
         updates = [update for update in updates if update <= latest]
         if not updates:
-            raise WrongUsage(f"--at {typed.at:g}: {run.path} had no policy by then")
+            raise WrongUsage(
+                f"--at {typed.at:g}: {run.path} had no policy by then; name a later time"
+            )
     return updates[-typed.last :]
 
 
 def _policy(run: Recorded, update: int) -> policies.Policy:
     there = policies.available(run.path)
     if update not in there:
-        raise WrongUsage(f"{run.path}: the policy behind update {update:,} is not kept any more")
+        raise WrongUsage(
+            f"{run.path}: the policy of update {update} is not kept any more; choose another"
+        )
     try:
         return policies.read(there[update], run.identity)
     except Damaged as damage:
-        raise WrongUsage(f"{damage}; another one is taken with --checkpoint") from None
+        raise WrongUsage(f"{damage}; choose another with --checkpoint") from None
 
 
 def _film(judged: Judged, typed: argparse.Namespace) -> dict[str, Any]:
@@ -246,13 +266,6 @@ def _show_film(filmed: Mapping[str, Any]) -> None:
         f"{filmed['file']}: episode {filmed['episode']} of update {filmed['update']:,}, return "
         f"{filmed['return']:.4g}, {filmed['frames']} frames, fingerprint {filmed['fingerprint']}"
     )
-
-
-def _count(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1, got {text}")
-    return number
 
 
 if __name__ == "__main__":

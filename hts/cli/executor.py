@@ -13,6 +13,7 @@ from typing import ClassVar
 
 from hts import signals
 from hts.cli import shell
+from hts.config.records import Workers
 from hts.determinism import numerics
 from hts.errors import HtsError, RoleDied, WrongUsage
 from hts.remote import executor
@@ -91,11 +92,8 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _whole(text: str) -> int | None:
-    if text == "auto":
-        return None
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, got {text!r}")
-    return int(text)
+    found = shell.reads(Workers)(text)
+    return None if found == "auto" else int(found)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -132,7 +130,7 @@ def _service(typed: argparse.Namespace) -> Service:
         )
     spec = parse(typed.env)
     if spec.family.name == "remote":
-        raise BadName("--env remote: there is nothing here that could be built of it; name another")
+        raise BadName("--env remote: has no simulator that can be built here; name another family")
     require(spec.family)
     return Service(
         typed.connect,

@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _make(keys: Keys, names: Sequence[str]) -> int:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise WrongUsage(f"{twice[0]}: is named twice; each simulator has keys of its own")
+        raise WrongUsage(f"{twice[0]} is named twice; name each simulator once")
     for name in names:
         keys.check_new(name)
     try:
@@ -64,7 +64,7 @@ def _make(keys: Keys, names: Sequence[str]) -> int:
             print(f'    it dials in with keys="{folder.name}"')
             print(f"    {folder} is not needed here any more; {keys.clients / name}.key is")
     except OSError as error:
-        shell.tell("hts-keys", f"{error.filename}: cannot be written: {error.strerror}")
+        shell.tell("hts-keys", f"{error.filename} cannot be written: {error.strerror}")
         return shell.FAILED
     return shell.DONE
 

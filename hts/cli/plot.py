@@ -161,7 +161,9 @@ def _refuse_useless(typed: argparse.Namespace) -> None:
     for instead, useless in USELESS.items():
         for name in useless:
             if getattr(typed, instead) and getattr(typed, name):
-                raise WrongUsage(f"--{name}: it says nothing to --{instead}; leave one of them out")
+                raise WrongUsage(
+                    f"--{name} cannot be combined with --{instead}; leave one of them out"
+                )
 
 
 def _table(typed: argparse.Namespace) -> int:
@@ -208,10 +210,12 @@ def _waiting(typed: argparse.Namespace, out: Path | None) -> int:
     """Of one run: means over runs would hide who waits."""
     runs = found(typed.runs)
     if len(runs) > 1:
-        raise WrongUsage(f"--waiting: it shows one run, and these are {len(runs)}")
+        raise WrongUsage(f"--waiting shows one run, not {len(runs)}; name one")
     there = list(roles(columns(runs[0], typed.x)))
     if not there:
-        raise WrongUsage(f"{runs[0].path}: its record does not say yet who waited for whom")
+        raise WrongUsage(
+            f"{runs[0].path} does not hold waiting times yet; wait for its next update"
+        )
     if out is None:
         told = [{"role": r.name, "x": r.x.tolist(), **_lists(r.shares)} for r in there]
         print(json.dumps({"format": 1, "x": typed.x, "waiting": told}, indent=2, allow_nan=False))
@@ -231,7 +235,7 @@ def _labels(said: str | None, own: Sequence[str]) -> list[str]:
     labels = [label.strip() for label in said.split(",")]
     if len(labels) != len(own):
         raise WrongUsage(
-            f"--labels: {len(labels)} for {len(own)} experiments, which are: {'; '.join(own)}"
+            f"--labels: must be one for each experiment ({'; '.join(own)}), not {len(labels)}"
         )
     return labels
 

@@ -63,7 +63,9 @@ def _report(typed: argparse.Namespace) -> int:
         os.replace(beside, out)
     except OSError as error:
         beside.unlink(missing_ok=True)
-        raise WrongUsage(f"{out}: it cannot be written: {error.strerror}") from None
+        raise WrongUsage(
+            f"--out {out} cannot be written: {error.strerror}; name another file"
+        ) from None
     print(f"{out}: {len(text) / 1e3:,.0f} kB")
     return shell.DONE
 

@@ -12,13 +12,19 @@ from typing import Any, NoReturn
 
 from hts.errors import BadConfig, WrongUsage
 from hts_envs.errors import BadName, BadOption, MissingPackages
+from hts_envs.options import coerce
 from hts_envs.spelling import hint
 
 DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse, with the nearest right spelling for an option that does not exist."""
+    """argparse, with the nearest right spelling for what it does not know.
+
+    `option_for` returns the option that a bare word was probably meant for.
+    """
+
+    option_for: Callable[[str], str | None] = staticmethod(lambda _: None)
 
     def parse_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: Any = None
@@ -26,16 +32,37 @@ class Parser(argparse.ArgumentParser):
         found, unknown = self.parse_known_args(args, namespace)
         if unknown:
             word = next((word for word in unknown if word.startswith("-")), unknown[0])
-            known = [name for action in self._actions for name in action.option_strings]
-            close = hint(word.partition("=")[0], [n for n in known if n.startswith("--")])
-            self.error(f"there is no option {word!r}{close}")
+            self.error(self._unknown(word))
         assert isinstance(found, argparse.Namespace), "no other kind of namespace is given"
         return found
 
+    def _unknown(self, word: str) -> str:
+        if not word.startswith("-"):
+            option = self.option_for(word)
+            close = f" (did you mean '{option} {word}'?)" if option else ""
+            return f"{word!r} belongs to no option{close}"
+        known = [name for action in self._actions for name in action.option_strings]
+        close = hint(word.partition("=")[0], [name for name in known if name.startswith("--")])
+        return f"there is no option {word!r}{close}"
+
     def error(self, message: str) -> NoReturn:
         """One sentence, not the whole usage before it."""
+        message = message.removeprefix("argument ")
+        message = message.replace(": not allowed with argument ", " cannot be combined with ")
         tell(self.prog, f"{message}; --help lists the options")
         sys.exit(WRONG_USAGE)
+
+
+def reads(kind: Any) -> Callable[[str], Any]:
+    """Return a `type` for `add_argument`: text as `kind`, or a sentence that says why not."""
+
+    def read(text: str) -> Any:
+        try:
+            return coerce(text, kind)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return read
 
 
 def run(command: str, work: Callable[[], int]) -> int:

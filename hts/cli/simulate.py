@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from hts.cli import shell
 from hts.errors import WrongUsage
+from hts_envs.options import shown
 
 if TYPE_CHECKING:
     from hts.bench.predict import Prediction, Simulator
@@ -97,10 +98,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _claims(typed: argparse.Namespace) -> int:
     if typed.profile is not None:
-        raise WrongUsage("--claims: it takes no simulator, the paper says which ones")
+        raise WrongUsage("--claims cannot be combined with FILE: the paper names its simulators")
     useless = [name for name in OF_PREDICTIONS if getattr(typed, name) is not None]
     if useless:
-        raise WrongUsage(f"--{useless[0]}: it says nothing to --claims, which the paper has set")
+        raise WrongUsage(f"--{useless[0]} cannot be combined with --claims: the paper sets it")
     from hts.bench import foretell
 
     found = foretell.claims()
@@ -140,14 +141,16 @@ def _simulator(typed: argparse.Namespace) -> Simulator:
     from hts.bench.profiled import read
 
     if (typed.profile is None) == (typed.mean is None):
-        raise WrongUsage("name what hts-check ENV --json printed, or say --mean; --help lists more")
+        raise WrongUsage(
+            "name a FILE that hts-check ENV --json printed, or --mean MS; --help lists more"
+        )
     if typed.profile is None:
         times = ProfiledTimes(_seconds(typed, "mean"), _seconds(typed, "deviation"))
         if not times.seconds:
-            raise WrongUsage("--mean: must be greater than 0")
+            raise WrongUsage("--mean: must be a number above 0, not 0")
         simulator = Simulator(times=times)
     elif typed.deviation is not None:
-        raise WrongUsage("--deviation: it belongs to --mean")
+        raise WrongUsage("--deviation needs --mean")
     else:
         simulator = read(_text(typed.profile), typed.profile)
     return dataclasses.replace(
@@ -159,7 +162,7 @@ def _text(name: str) -> str:
     try:
         return sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
     except OSError as error:
-        raise WrongUsage(f"{name}: it cannot be read: {error.strerror}") from None
+        raise WrongUsage(f"{name} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
         raise WrongUsage(f"{name}: this is not a text file") from None
 
@@ -173,7 +176,7 @@ def _seconds(typed: argparse.Namespace, name: str) -> float:
     except ValueError:
         value = math.nan
     if not 0.0 <= value < 1e7:  # false for what is no number, too
-        raise WrongUsage(f"--{name}: must be a number of milliseconds, got {said!r}")
+        raise WrongUsage(f"--{name}: must be a number of milliseconds from 0, not {shown(said)}")
     return value / 1e3
 
 
@@ -181,7 +184,7 @@ def _list(flag: str, said: str, most: int) -> list[int]:
     """Whole numbers, each once, the smallest first."""
     parts = said.split(",")
     if not all(part.strip().isdecimal() and 1 <= int(part) <= most for part in parts):
-        raise WrongUsage(f"{flag}: must be whole numbers between 1 and {most:,}, got {said!r}")
+        raise WrongUsage(f"{flag}: must be whole numbers from 1 to {most}, not {shown(said)}")
     return sorted({int(part) for part in parts})
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from hts import signals
 from hts.cli import shell
 from hts.cli.show_config import show_config
-from hts.config import Given, Machine, Resolved, configure
+from hts.config import Given, Machine, Resolved, configure, ready_configs
 from hts.config.ready import ready
 from hts.config.sources import from_sets
 from hts.determinism import numerics
@@ -19,8 +19,10 @@ from hts.errors import WrongUsage
 from hts.remote.port import Port
 from hts.report.metrics import table
 from hts.report.resume import Resumed, resume
+from hts.report.say import be_verbose
 from hts.runtime import nursery
-from hts_envs.spelling import hint
+from hts_envs.options import either
+from hts_envs.registry import FAMILIES
 
 DESCRIPTION = "Train an agent: fast, and with the same result on any machine layout."
 
@@ -67,7 +69,7 @@ SHOWN = {
 
 def parser(
     command: str = "hts-train", description: str = DESCRIPTION, epilog: str = EPILOG
-) -> argparse.ArgumentParser:
+) -> shell.Parser:
     """What names an experiment and a machine, for `hts-train` and the commands that are like it."""
     made = shell.Parser(
         prog=command,
@@ -76,6 +78,7 @@ def parser(
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
+    made.option_for = option_for
     made.add_argument(
         "--config",
         metavar="NAME|FILE",
@@ -97,6 +100,13 @@ def parser(
         help="any value of the configuration, by dotted or short name; may be repeated",
     )
     return made
+
+
+def option_for(word: str) -> str | None:
+    """Return the option that a word without one was meant for, where that is clear."""
+    if word in ready_configs() or word.endswith((".yaml", ".yml")):
+        return "--config"
+    return "--env" if word.partition(":")[0] in FAMILIES else None
 
 
 def _ready_configurations() -> str:
@@ -139,6 +149,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         shown.add_argument(
             f"--{flag}", dest="shown", action="store_const", const=flag, default="live", help=text
         )
+    made.add_argument("--verbose", action="store_true", help="details too, in lines of their own")
     made.add_argument(
         "--help-metrics",
         action="store_true",
@@ -168,6 +179,8 @@ def _train(typed: argparse.Namespace) -> int:
         print(show_config(resolved, colour=sys.stdout.isatty()))
         return shell.DONE
     check_port(resolved.config.machine)
+    if typed.verbose:
+        be_verbose()
     signals.listen()  # SIGTERM ends a run as Ctrl-C does
     nursery.warm()  # beside this process, which imports torch too
     numerics.prepare()
@@ -192,15 +205,16 @@ def _resumed(typed: argparse.Namespace) -> Resumed | None:
     """The run to go on with, where one was named."""
     if typed.resume is None:
         if typed.checkpoint is not None:
-            raise WrongUsage("--checkpoint: it says where --resume goes on")
+            raise WrongUsage("--checkpoint needs --resume")
         return None
-    for name in ("config", "run_dir"):
-        if getattr(typed, name) is not None:
-            flag = f"--{name.replace('_', '-')}"
-            raise WrongUsage(f"{flag}: --resume goes on with the run that it names, and in there")
+    for flag, kept in (("--config", "configuration"), ("--run-dir", "directory")):
+        if getattr(typed, flag.removeprefix("--").replace("-", "_")) is not None:
+            raise WrongUsage(
+                f"{flag} cannot be combined with --resume: a resumed run keeps its {kept}"
+            )
     said = typed.checkpoint
     if said is not None and not said.isdigit():
-        raise WrongUsage(f"--checkpoint: must be a number of updates, got {said!r}")
+        raise WrongUsage(f"--checkpoint: must be a whole number of updates, not {said!r}")
     given = [*from_sets(typed.set), *flags(typed)]
     return resume(typed.resume, given, None if said is None else int(said))
 
@@ -209,7 +223,7 @@ def seeds_of(typed: argparse.Namespace) -> list[int]:
     """What `--seeds` names, where nothing else names a seed."""
     for name in ("seed", "resume"):
         if getattr(typed, name) is not None:
-            raise WrongUsage(f"--seeds: it does not go with --{name}")
+            raise WrongUsage(f"--seeds cannot be combined with --{name}")
     return seeds_in(typed.seeds)
 
 
@@ -223,7 +237,7 @@ def seeds_in(said: str) -> list[int]:
             raise WrongUsage(f"--seeds {said}: write it as 0..4 or 0,3,7")
         found += range(int(ends[0]), int(ends[1]) + 1)
     if len(set(found)) != len(found):
-        raise WrongUsage(f"--seeds {said}: a seed is named twice")
+        raise WrongUsage(f"--seeds {said}: names a seed twice; name each once")
     return found
 
 
@@ -231,6 +245,10 @@ def _seeded(typed: argparse.Namespace, seed: int) -> Resolved:
     """The configuration with this seed."""
     given = Given("experiment.seed", str(seed), f"--seeds {typed.seeds}")
     return configure(typed.config, typed.set, [*flags(typed), given])
+
+
+def unknown_schedule(name: str) -> str:
+    return f"--schedule: must be {either([*SCHEDULES])}, not {name!r}"
 
 
 def flags(typed: argparse.Namespace) -> list[Given]:
@@ -242,8 +260,7 @@ def flags(typed: argparse.Namespace) -> list[Given]:
             given.append(Given(path, value, flag))
     if typed.schedule is not None:
         if typed.schedule not in SCHEDULES:
-            close = hint(typed.schedule, SCHEDULES)
-            raise WrongUsage(f"--schedule: there is no schedule {typed.schedule!r}{close}")
+            raise WrongUsage(unknown_schedule(typed.schedule))
         schedule, barrier = SCHEDULES[typed.schedule]
         given.append(Given("experiment.schedule", schedule, "--schedule"))
         given.append(Given("machine.barrier", barrier, "--schedule"))

@@ -17,6 +17,7 @@ from hts import signals
 from hts.cli import shell, train
 from hts.config import Config, Experiment, Given, Machine, configure
 from hts.config.check import check
+from hts.config.records import Count
 from hts.determinism import numerics
 from hts.errors import BadConfig, RoleFailed, WrongUsage
 from hts_envs.contract import Spaces
@@ -158,9 +159,9 @@ def _barriers(typed: argparse.Namespace, problems: list[str]) -> list[bool]:
     schedules = list(dict.fromkeys(typed.schedule.split(",")))
     unknown = [schedule for schedule in schedules if schedule not in train.SCHEDULES]
     for schedule in unknown:
-        problems.append(f"--schedule: must be of {', '.join(train.SCHEDULES)}, got {schedule!r}")
+        problems.append(train.unknown_schedule(schedule))
     if "sync" in schedules and len(schedules) > 1:
-        problems.append("--schedule: sync is another experiment; verify it by itself")
+        problems.append("--schedule: sync is another experiment; verify it alone: --schedule sync")
     typed.schedule = None if unknown else schedules[0]
     return [schedule == "hts_barrier" for schedule in schedules]
 
@@ -168,9 +169,10 @@ def _barriers(typed: argparse.Namespace, problems: list[str]) -> list[bool]:
 def _count(flag: str, said: str | None, otherwise: int) -> int:
     if said is None:
         return otherwise
-    if not said.strip().isdecimal() or int(said) < 1:
-        raise WrongUsage(f"{flag}: must be a whole number of at least 1, got {said!r}")
-    return int(said)
+    try:
+        return int(coerce(said, Count))
+    except ValueError as error:
+        raise WrongUsage(f"{flag}: {error}") from None
 
 
 def _updates(said: str | None, experiment: Experiment, harm: Harm) -> int:

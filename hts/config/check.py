@@ -43,11 +43,7 @@ def _environment(experiment: Experiment) -> Iterator[str]:
 def _sizes(experiment: Experiment) -> Iterator[str]:
     rows, length = experiment.rows, experiment.sequence_length
     made = f"{experiment.replicas:,} replicas x rollout {experiment.rollout:,} = {rows:,} rows"
-    if experiment.steps < rows:
-        yield (
-            f"experiment.steps: {experiment.steps:,} steps are less than one rollout: {made}; "
-            f"give at least {rows:,} steps, or fewer replicas or a shorter rollout"
-        )
+    yield from _too_few_steps(experiment, "rollout", made)
     if experiment.sequence is not None and experiment.recurrent == "none":
         yield (
             f"experiment.sequence: sequences of {experiment.sequence:,} steps are for a network "
@@ -63,6 +59,14 @@ def _sizes(experiment: Experiment) -> Iterator[str]:
     else:
         sequences = f"{made} in {rows // length:,} sequences of {length:,}"
         yield from _parts(experiment, rows // length, sequences, "sequences")
+
+
+def _too_few_steps(experiment: Experiment, whole: str, made: str) -> Iterator[str]:
+    if experiment.steps < experiment.rows:
+        yield (
+            f"experiment.steps: {experiment.steps:,} steps are less than one {whole}: {made}; "
+            f"give at least {experiment.rows:,} steps, or fewer replicas or a shorter rollout"
+        )
 
 
 def _is_pql(config: Config) -> bool:
@@ -94,9 +98,11 @@ def _replayed(experiment: Experiment) -> Iterator[str]:
     for low, high in (("value_low", "value_high"), ("noise_low", "noise_high")):
         least, most = getattr(algo, low), getattr(algo, high)
         if least > most or (low == "value_low" and least == most):
-            yield f"experiment.algo.{low}: {least:g} is not below experiment.algo.{high}, {most:g}"
-    if experiment.steps < rows:
-        yield f"experiment.steps: {experiment.steps:,} steps are less than one window: {made}"
+            yield (
+                f"experiment.algo.{low}: {least:g} is not below experiment.algo.{high}, {most:g}; "
+                "make it smaller"
+            )
+    yield from _too_few_steps(experiment, "window", made)
     for name, why in _ON_POLICY.items():
         if getattr(experiment, name) != getattr(Experiment(), name):
             yield f"experiment.{name}: {why}; leave it out with pql"
@@ -163,7 +169,7 @@ def _machine(config: Config) -> Iterator[str]:
             f"an executor steps at least one; use at most {here:,}"
         )
     if machine.serial and config.experiment.is_paced_by_clock:
-        yield "machine.serial: nothing is done at once in one process; leave it out with the clock"
+        yield "machine.serial: one process has no clock to pace learners; leave it out or use count"
     yield from _dialling_in(config)
     shards = config.experiment.shard_count
     if machine.learners != "auto" and machine.learners > shards:
@@ -184,12 +190,12 @@ def _dialling_in(config: Config) -> Iterator[str]:
     if machine.listen is None:
         if experiment.env.startswith("remote:"):
             yield (
-                "machine.listen: simulators of remote: dial in, and need to know where: "
-                "say --listen tcp://127.0.0.1:5555"
+                "machine.listen: simulators of remote: dial in, and need an address; "
+                "add --listen tcp://127.0.0.1:5555"
             )
         for name in ("remote", "seat", "keys"):
             if getattr(machine, name) != getattr(Machine(), name):
-                yield f"machine.{name}: is for simulators that dial in, which need --listen"
+                yield f"machine.{name}: is for simulators that dial in; add --listen ADDRESS"
         return
     if machine.serial:
         yield "machine.serial: simulators dial in to a run of several processes; leave one out"
@@ -202,8 +208,8 @@ def _dialling_in(config: Config) -> Iterator[str]:
         yield "machine.remote: all replicas of remote: dial in; leave it out"
     if len(theirs) % machine.seat:
         yield (
-            f"machine.seat: {len(theirs):,} replicas dial in, which cannot be cut into parts of "
-            f"{machine.seat:,}"
+            f"machine.seat: {len(theirs):,} replicas dial in, which do not divide into seats of "
+            f"{machine.seat:,}; {_divisors(len(theirs), machine.seat)}"
         )
 
 
@@ -219,7 +225,7 @@ def _named_device(path: str, device: str) -> Iterator[str]:
     if device in ("auto", "cpu"):
         return
     if not re.fullmatch(r"cuda(:\d+)?", device):
-        yield f"{path}: must be auto, cpu, cuda or cuda:N, got {device!r}"
+        yield f"{path}: must be auto, cpu, cuda or cuda:N, not {device!r}"
         return
     numerics.prepare()
     import torch  # a second of start-up that only people who name a GPU pay
@@ -227,8 +233,8 @@ def _named_device(path: str, device: str) -> Iterator[str]:
     found = torch.cuda.device_count()
     index = int(device.partition(":")[2] or 0)
     if index >= found:
-        there = f"{found} GPUs here" if found else "no GPU that torch can use here"
-        yield f"{path}: {device} is not there: {there}; use cpu or auto"
+        there = f"{found} GPUs" if found else "no GPU that torch can use"
+        yield f"{path}: {device} is not there: this machine has {there}; use cpu or auto"
 
 
 def _precision(config: Config) -> Iterator[str]:

@@ -28,6 +28,9 @@ TAGGED: Mapping[str, Mapping[str, type[Any]]] = {
 }
 DEFAULT = "default"
 
+_KINDS = {"experiment.algo": "algorithm", "experiment.model": "model"}
+"""Words for what the variants of a tagged field are."""
+
 
 @dataclass(frozen=True)
 class Resolved:
@@ -84,11 +87,11 @@ def full_path(path: str) -> str:
     if len(matches) == 1:
         return matches[0]
     if matches:
-        raise KeyError(f"{path!r} could be {' or '.join(matches)}: write more of it")
+        raise KeyError(f"{path!r} could be {' or '.join(matches)}; write more of the name")
     endings = [full.rpartition(".")[2] for full in known]
     if "." in path:
-        raise KeyError(f"there is no {path!r}{hint(path, known)}")
-    raise KeyError(f"there is no {path!r}{hint(path, endings)}")
+        raise KeyError(f"there is no setting {path!r}{hint(path, known)}")
+    raise KeyError(f"there is no setting {path!r}{hint(path, endings)}")
 
 
 def _last_wins(layers: Iterable[Sequence[Given]], problems: list[str]) -> dict[str, Given]:
@@ -127,7 +130,7 @@ def _record(
             try:
                 values[field.name] = coerce(given.value, hints[field.name])
             except ValueError as error:
-                problems.append(f"{given.origin}: {path} {error}")
+                problems.append(_at(given.origin, path, str(error)))
     return record(**values)
 
 
@@ -139,8 +142,7 @@ def _variant(path: str, chosen: Mapping[str, Given], problems: list[str]) -> Any
     name = str(tag.value) if tag else default
     if name not in members:
         assert tag is not None, "the default variant is one of the members"
-        what = path.rpartition(".")[2]
-        problems.append(f"{tag.origin}: there is no {what} {name!r}{hint(name, members)}")
+        problems.append(f"{tag.origin}: there is no {_KINDS[path]} {name!r}{hint(name, members)}")
         return members[default]()
     record = members[name]
     for given_path, given in chosen.items():
@@ -148,8 +150,8 @@ def _variant(path: str, chosen: Mapping[str, Given], problems: list[str]) -> Any
         if owner == path and field not in record.__dataclass_fields__:
             having = [n for n, member in members.items() if field in member.__dataclass_fields__]
             problems.append(
-                f"{given.origin}: {name} has no {field!r}; {' and '.join(having)} "
-                f"{'has' if len(having) == 1 else 'have'} it"
+                f"{given.origin}: {name} has no setting {field!r}; {' and '.join(having)} "
+                f"{'has' if len(having) == 1 else 'have'} one"
             )
     return _record(record, path, chosen, problems)
 
@@ -162,9 +164,14 @@ def _default_variant(path: str) -> str:
 
 def _placed(violation: str, origins: Mapping[str, str]) -> str:
     """The violation, and where the value that it speaks of was given."""
-    path = violation.partition(":")[0]
+    path, _, problem = violation.partition(": ")
     origin = origins.get(path, DEFAULT)
-    return f"{origin}: {violation}" if origin != DEFAULT else violation
+    return violation if origin == DEFAULT else _at(origin, f"{path}:", problem)
+
+
+def _at(origin: str, path: str, problem: str) -> str:
+    """Return a problem and where its value was given; a flag names the value well enough."""
+    return f"{origin}: {problem}" if origin.startswith("--") else f"{origin}: {path} {problem}"
 
 
 def flatten(config: Config) -> dict[str, Any]:

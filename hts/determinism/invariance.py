@@ -48,19 +48,23 @@ def probe(policy: Policy, spaces: dict[str, Space]) -> Strategy:
     for padding in _PADDINGS:
         if all(_same(policy, rows, expected, order) for order in _orders(padding)):
             return _packed(policy, rows, expected, padding)
-    return Strategy(0, "fixed places in a batch of all replicas, for rows depend on their place")
+    return Strategy(0, "one batch of all replicas, each in its place (exact reproducibility)")
 
 
 def _packed(policy: Policy, rows: _Examples, expected: Array, learning: int) -> Strategy:
     """How actors pad: with weights that are laid out less may be enough."""
     policy.packs = True
     policy.load(policy.vector)
-    why = "bit-equal rows in every batch padded to {}"
     for padding in (each for each in _PADDINGS if each <= learning):
         sizes = _orders(padding)[:-2]  # but the largest: that takes longest
         if all(_same(policy, rows, expected, order) for order in sizes):
-            return Strategy(padding, why.format(padding), True, learning)
-    return Strategy(learning, why.format(learning), False, learning)
+            return Strategy(padding, _padded_to(padding), True, learning)
+    return Strategy(learning, _padded_to(learning), False, learning)
+
+
+def _padded_to(rows: int) -> str:
+    how = "batches of any size" if rows == 1 else f"batches padded to {rows} rows"
+    return f"{how} (exact reproducibility)"
 
 
 def _orders(padding: int) -> list[Array]:

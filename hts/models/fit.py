@@ -92,7 +92,8 @@ def _taught(experiment: Experiment, spaces: Spaces) -> list[str]:
 
 def _unnamed(option: str, named: tuple[str, ...] | None, there: Mapping[str, Space]) -> list[str]:
     return [
-        f"experiment.algo.{option}: there is no field {name!r}; there are {', '.join(there)}"
+        f"experiment.algo.{option}: the environment has no field {name!r}; "
+        f"it has: {', '.join(there)}"
         for name in named or ()
         if name not in there
     ]

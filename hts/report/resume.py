@@ -46,8 +46,7 @@ def _configuration(run: Recorded, given: Sequence[Given]) -> Resolved:
     resolved = resolve([[Given(path, value, origin) for path, value in values.items()], given])
     now = flatten(resolved.config)
     problems = [
-        f"{resolved.origins[path]}: {path} is {was} in this run, which it keeps when it goes on; "
-        "what changes it is another run"
+        f"{resolved.origins[path]}: {_fixed(path.removeprefix('experiment.'), was)}"
         for path, was in run.config.items()
         if path.startswith("experiment.") and now.get(path) != _as_now(was)
     ]
@@ -55,10 +54,17 @@ def _configuration(run: Recorded, given: Sequence[Given]) -> Resolved:
         raise BadConfig(problems)
     if resolved.config.experiment.identity() != run.identity:
         raise WrongUsage(
-            f"{run.path}: experiment {run.identity} is another one in this version of the product "
-            f"({resolved.config.experiment.identity()}): it cannot go on here"
+            f"{run.path}: experiment {run.identity} is another one in this version of HTS "
+            f"({resolved.config.experiment.identity()}); resume it with the version that began it"
         )
     return resolved
+
+
+def _fixed(name: str, was: Any) -> str:
+    return (
+        f"this run has {name} {was}, which cannot change on resume; "
+        f"start a new run for another {name}"
+    )
 
 
 def _as_now(value: Any) -> Any:
@@ -69,7 +75,9 @@ def _as_now(value: Any) -> Any:
 def _checkpoint(run: Recorded, update: int | None) -> Sealed | None:
     there = {updates_of(path): path for path in written(run.path / "checkpoints")}
     if update is not None and update not in there:
-        raise WrongUsage(f"--checkpoint {update}: there is none; there are {_listed(there)}")
+        raise WrongUsage(
+            f"--checkpoint: there is no checkpoint for update {update}; available: {_listed(there)}"
+        )
     if not there:
         return None
     chosen = max(there) if update is None else update
@@ -88,9 +96,9 @@ def _checkpoint(run: Recorded, update: int | None) -> Sealed | None:
 def _others(path: Path, there: Mapping[int, Path], chosen: int) -> str:
     older = [updates for updates in there if updates < chosen]
     if not older:
-        return f"there is no older one; remove it, and --resume {path} begins at the begin"
-    return f"the one before it is taken with: --resume {path} --checkpoint {max(older)}"
+        return f"there is no older one; remove it, and --resume {path} starts from the beginning"
+    return f"to use the one before it: --resume {path} --checkpoint {max(older)}"
 
 
 def _listed(there: Mapping[int, Path]) -> str:
-    return ", ".join(map(str, sorted(there))) or "none at all"
+    return ", ".join(map(str, sorted(there))) or "none"

@@ -64,7 +64,7 @@ class RunDirectory:
             path.mkdir(parents=True)
             return RunDirectory(path, made)
         except FileExistsError:
-            raise WrongUsage(f"--run-dir {path}: it exists already; name a new one") from None
+            raise WrongUsage(f"--run-dir {path} already exists; choose another") from None
         except OSError as error:
             _take_back(made)
             raise WrongUsage(f"--run-dir {path}: cannot be made: {error.strerror}") from None

@@ -1,7 +1,7 @@
 """What is said to the person at the terminal while a run goes on, or to the program that reads it.
 
 `say` is for what has to be heard: a problem, and how it ended. `mention` is for the rest, which
-somebody who asked for quiet is spared.
+`--quiet` leaves out. `explain` is for details, which only `--verbose` shows.
 """
 
 from __future__ import annotations
@@ -20,11 +20,17 @@ class _Voice:
 
     is_quiet = False
     is_json = False
+    is_verbose = False
 
 
 def speak(*, quiet: bool = False, as_json: bool = False) -> None:
     """From here on only what has to be heard, or everything as JSON on standard output."""
     _Voice.is_quiet, _Voice.is_json = quiet, as_json
+
+
+def be_verbose() -> None:
+    """From here on details too."""
+    _Voice.is_verbose = True
 
 
 def say(line: str, **facts: int) -> None:
@@ -42,6 +48,12 @@ def mention(line: str) -> None:
     """One line that can be done without."""
     if not _Voice.is_quiet:
         say(line)
+
+
+def explain(line: str) -> None:
+    """Print one line of detail."""
+    if _Voice.is_verbose:
+        mention(line)
 
 
 def tell_program(kind: str, said: Mapping[str, Any]) -> None:

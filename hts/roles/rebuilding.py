@@ -53,9 +53,15 @@ class Rebuilt:
         )
 
     def __str__(self) -> str:
-        sources = [(self.snapshots, "from snapshots"), (self.begins, "from their episodes' begins")]
-        told = " and ".join(f"{count} {source}" for count, source in sources if count)
-        return f"replicas are back: {told}, with {self.steps:,} steps taken again"
+        its = "the start of their episodes" if self.begins > 1 else "the start of its episode"
+        sources = [(self.snapshots, "from snapshots"), (self.begins, f"from {its}")]
+        restored = [
+            f"{count} {'replica' if count == 1 else 'replicas'} restored {source}"
+            for count, source in sources
+            if count
+        ]
+        steps = "1 step" if self.steps == 1 else f"{self.steps:,} steps"
+        return f"{', '.join(restored)}; {steps} replayed"
 
 
 @dataclass

@@ -126,8 +126,7 @@ def choose(
     executors, learners = _for_computing(asked, experiment, there, work)
     answer = costs.answer(experiment.replicas / executors)
     why = (
-        f"of a sample, a step computes {_ms(step.cpu)}, an answer {_ms(answer)}, "
-        f"learning {_ms(costs.learning)}"
+        f"per sample: step {_ms(step.cpu)}, inference {_ms(answer)}, learning {_ms(costs.learning)}"
     )
     found = _filled(asked, experiment, executors, learners=learners, why=why)
     again = (
@@ -226,4 +225,5 @@ def _told(machine: Machine) -> str:
 
 
 def _ms(seconds: float) -> str:
-    return f"{1e3 * seconds:.3g} ms"
+    milliseconds = 1e3 * seconds
+    return f"{milliseconds:.{2 if milliseconds < 1 else 3}g} ms"

@@ -19,7 +19,7 @@ from hts.report.checkpoints import Checkpoints
 from hts.report.progress import Progress
 from hts.report.resume import Resumed
 from hts.report.run_directory import RunDirectory, default_path
-from hts.report.say import mention, say
+from hts.report.say import explain, mention, say
 from hts.report.sealed import Sealed
 from hts.report.shown import How
 from hts.runtime.assemble import Plan, Updated, plan, shortage
@@ -46,7 +46,8 @@ def train(resolved: Resolved, run_dir: Path | None, how: How = "live") -> int:
     """Run the experiment; returns the exit code."""
     config = resolved.config
     if run_dir is not None and os.path.exists(run_dir):
-        raise WrongUsage(f"--run-dir {run_dir}: it exists already; name a new one")
+        resume = f" or use --resume {run_dir}" if (run_dir / "manifest.json").exists() else ""
+        raise WrongUsage(f"--run-dir {run_dir} already exists; choose another{resume}")
     found, layout = _prepared(config)
     record = RunDirectory.new(run_dir or default_path(config))
     with record.begun():
@@ -175,7 +176,7 @@ class _Training:
         try:
             try:
                 run = self._start()
-                _mention(f"inference: {run.strategy.why}")
+                explain(f"hts-train: inference: {run.strategy.why}")
                 self.progress.start()
                 self._telling.begin(self._crewed(run))
                 self._follow(run)

@@ -64,5 +64,5 @@ def test_a_run_that_cannot_be_run_again_is_still_compared(pair: tuple[str, str])
     result = subprocess.run(typed, cwd=elsewhere, capture_output=True, text=True, timeout=110)
     assert result.returncode == 1, result.stderr
     assert "update 2 differs: its rollout, replicas 2 of 4" in result.stdout
-    assert result.stdout.splitlines()[-1].startswith("they cannot be run again here: ")
+    assert result.stdout.splitlines()[-1].startswith("the runs cannot be repeated here: ")
     assert result.stderr == ""

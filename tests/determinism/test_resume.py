@@ -297,17 +297,20 @@ def test_another_run_s_checkpoint_is_refused(stopped: Path, tmp_path: Path) -> N
     said = hts_train("--resume", str(stopped))
     assert said.returncode == 2
     assert "it is of experiment" in said.stderr
-    assert "the one before it is taken with" in said.stderr
+    assert "to use the one before it: --resume" in said.stderr
 
 
 @pytest.mark.parametrize(
     ("typed", "sentence"),
     [
-        (("--seed", "3"), "--seed: experiment.seed is 0 in this run"),
-        (("--set", "rollout=64"), "experiment.rollout is 32 in this run"),
-        (("--config", "smoke"), "--config: --resume goes on with the run that it names"),
-        (("--checkpoint", "7"), "--checkpoint 7: there is none; there are"),
-        (("--checkpoint", "x"), "must be a number of updates, got 'x'"),
+        (
+            ("--seed", "3"),
+            "--seed: this run has seed 0, which cannot change on resume; start a new run",
+        ),
+        (("--set", "rollout=64"), "this run has rollout 32, which cannot change on resume"),
+        (("--config", "smoke"), "--config cannot be combined with --resume: a resumed run"),
+        (("--checkpoint", "7"), "--checkpoint: there is no checkpoint for update 7; available: "),
+        (("--checkpoint", "x"), "must be a whole number of updates, not 'x'"),
     ],
 )
 def test_a_run_goes_on_as_what_it_was(typed: tuple[str, ...], sentence: str, stopped: Path) -> None:

@@ -145,12 +145,12 @@ def test_impossible_layouts_are_told_before_anything_runs() -> None:
     assert result.returncode == 2
     assert result.stdout == ""
     for sentence in (
-        "--executors: must be at least 1, got 0",
-        "--executors: must be a whole number, got 'x'",
-        "--stepping: must be one of auto, turns, threads, got 'turn'",
-        "--schedule: must be of hts, hts_barrier, sync, got 'fast'",
-        "--schedule: sync is another experiment; verify it by itself",
-        "--seed: experiment.seed must be a whole number, got 'y'",
+        "--executors: must be auto or a whole number from 1, not 0",
+        "--executors: must be auto or a whole number from 1, not 'x'",
+        "--stepping: must be auto, turns or threads, not 'turn'",
+        "--schedule: must be hts, hts_barrier or sync, not 'fast'",
+        "--schedule: sync is another experiment; verify it alone: --schedule sync",
+        "--seed: must be a whole number from 0 to 9223372036854775807, not 'y'",
     ):
         assert sentence in result.stderr
     lists = ("--executors", "1,8,9", "--learners", "1,16")
@@ -172,9 +172,9 @@ def test_more_updates_than_there_are_is_told() -> None:
 @pytest.mark.parametrize(
     ("typed", "sentence"),
     [
-        (("--kill", "x"), "--kill: must be a whole number of at least 1, got 'x'"),
-        (("--kill", "-1"), "--kill: must be a whole number of at least 1, got '-1'"),
-        (("--interrupt", "0"), "--interrupt: must be a whole number of at least 1, got '0'"),
+        (("--kill", "x"), "--kill: must be a whole number from 1, not 'x'"),
+        (("--kill", "-1"), "--kill: must be a whole number from 1, not -1"),
+        (("--interrupt", "0"), "--interrupt: must be a whole number from 1, not 0"),
         (
             ("--interrupt", "4", "--updates", "4"),
             "--interrupt 4: between 4 updates there are 3 places to stop at; give more --updates",

@@ -136,6 +136,18 @@ def secretly_many(replicas: int) -> Any:
     return Many(replicas)
 
 
+def secretly_two() -> Any:
+    return two_vectors()
+
+
+def secretly_vector(replicas: int) -> Any:
+    return vector(replicas)
+
+
+def nothing() -> Any:
+    Many(1)
+
+
 def vector(replicas: int, mode: str = "Disabled") -> VectorEnv[Any, Any, Any]:
     return SyncVectorEnv([Counter] * replicas, copy=False, autoreset_mode=AutoresetMode(mode))
 

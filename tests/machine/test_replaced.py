@@ -115,9 +115,9 @@ def test_everybody_is_killed_at_once() -> None:
 @pytest.mark.parametrize(
     ("world", "told", "most"),
     [
-        ("Long", "2 from snapshots", 2 * (256 + 64)),
-        ("Misremembering", "2 from their episodes' begins", 2 * LENGTH),
-        ("Refusing", "2 from their episodes' begins", 2 * LENGTH),
+        ("Long", "from snapshots", 2 * (256 + 64)),
+        ("Misremembering", "from the start of their episodes", 2 * LENGTH),
+        ("Refusing", "from the start of their episodes", 2 * LENGTH),
     ],
 )
 def test_the_shorter_way_back_is_taken_and_told(
@@ -141,7 +141,7 @@ def test_the_shorter_way_back_is_taken_and_told(
     assert any(u.episodes for u in expected), "with what the whole episode says at its end"
     said = capfd.readouterr().err
     steps = re.findall(
-        rf"hts: executor \d: replicas are back: {told}, with (.*) steps taken again", said
+        rf"hts: executor \d: \d replicas? restored {told}; (.*) steps replayed", said
     )
     assert len(steps) == len(FATAL), said
     assert all(int(each.replace(",", "")) <= most for each in steps)
@@ -159,7 +159,7 @@ def test_atari_games_come_back_from_snapshots(capfd: pytest.CaptureFixture[str])
 
     found = disturbed(asked, Machine(executors=1, stepping="threads"), disturb)
     assert [u.link for u in found.updates] == [u.link for u in outcome(asked)]
-    assert "replicas are back: 1 from snapshots, with" in capfd.readouterr().err
+    assert "1 replica restored from snapshots; " in capfd.readouterr().err
 
 
 def test_a_simulator_that_cannot_be_repeated_is_found_out(

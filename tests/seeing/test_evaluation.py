@@ -401,14 +401,20 @@ def test_hts_eval_refuses_in_one_sentence(copy: Path, tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-4] + b"\0\0\0\1")
     asked = {
         (str(tmp_path / "nowhere"),): "there is no such directory",
-        (str(copy), "--checkpoint", "17"): "8, 16, 24, 32",
+        (str(copy), "--checkpoint", "17"): "has no policy of update 17; available: 8, 16, 24, 32",
         (str(copy), "--checkpoint", "16", "--again"): "parameters is not what was written",
-        (str(copy), "--at", "0"): "had no policy by then",
+        (str(copy), "--at", "0"): "had no policy by then; name a later time",
         (str(copy), "--video", "x.avi"): "must end in .mp4 or .gif",
-        (str(copy), "--video", "x.gif", "--episode", "10"): "counted from 0, and 10 are played",
+        (
+            str(copy),
+            "--video",
+            "x.gif",
+            "--episode",
+            "10",
+        ): "--episode: must be a whole number from 0 to 9, not 10",
         (str(copy), "--epsodes", "3"): "--episodes",
-        (str(copy), "--episode", "3"): "--episode: it says which one --video shows",
-        (str(copy), "--greedy", "--target", "3"): "where nobody plays --greedy",
+        (str(copy), "--episode", "3"): "--episode needs --video",
+        (str(copy), "--greedy", "--target", "3"): "--target cannot be combined with --greedy",
     }
     for typed, words in asked.items():
         said = run(EVAL, *typed)
@@ -420,4 +426,4 @@ def test_hts_eval_refuses_in_one_sentence(copy: Path, tmp_path: Path) -> None:
     (copy / "eval.jsonl").unlink()
     said = run(EVAL, str(copy))
     assert said.returncode == 2
-    assert "it has no policy yet" in said.stderr
+    assert "has no policy yet" in said.stderr

@@ -213,10 +213,16 @@ def test_wrong_calls_are_answered_in_a_sentence(
     assert "metrics.jsonl:1: this line is damaged" in refused(capsys, damaged)
     assert ".png, .svg, .pdf" in refused(capsys, slow, "--out", "curve.gif")
     assert "there is no directory" in refused(capsys, slow, "--out", tmp_path / "no" / "c.png")
-    assert "3 for 2 experiments" in refused(capsys, runs, "--labels", "a,b,c")
+    assert "--labels: must be one for each experiment (" in refused(
+        capsys, runs, "--labels", "a,b,c"
+    )
     assert "shows one run" in refused(capsys, runs, "--waiting")
-    assert "--y: it says nothing to --waiting" in refused(capsys, slow, "--waiting", "--y", "steps")
-    assert "--labels: it says nothing" in refused(capsys, slow, "--throughput", "--labels", "a")
+    assert "--y cannot be combined with --waiting" in refused(
+        capsys, slow, "--waiting", "--y", "steps"
+    )
+    assert "--labels cannot be combined with --throughput" in refused(
+        capsys, slow, "--throughput", "--labels", "a"
+    )
     assert "of sleeper: worlds" in refused(capsys, slow, "--speedup")
 
 

@@ -120,7 +120,7 @@ def test_an_interruption_reaches_the_run(tmp_path: Path) -> None:
     with subprocess.Popen(asked, stderr=subprocess.PIPE, text=True) as process:
         try:
             assert process.stderr is not None
-            for sentence in ("hts-train: inference:", "step 300 is played"):
+            for sentence in ("hts-train: machine:", "step 300 is played"):
                 assert any(sentence in line for line in process.stderr)
             process.send_signal(signal.SIGTERM)
             _, said = process.communicate(timeout=60)

@@ -60,9 +60,9 @@ def test_an_interruption_ends_all_of_them(tmp_path: Path) -> None:
     [
         (("--seeds", "0..x"), "write it as 0..4 or 0,3,7"),
         (("--seeds", "4..0"), "write it as 0..4 or 0,3,7"),
-        (("--seeds", "1,0..2"), "a seed is named twice"),
-        (("--seeds", "0..2", "--seed", "1"), "it does not go with --seed"),
-        (("--seeds", "0..2", "--resume", "there"), "--seeds: it does not go with --resume"),
+        (("--seeds", "1,0..2"), "names a seed twice; name each once"),
+        (("--seeds", "0..2", "--seed", "1"), "--seeds cannot be combined with --seed"),
+        (("--seeds", "0..2", "--resume", "there"), "--seeds cannot be combined with --resume"),
         (("--seeds", "0..2", "--run-dir", "."), "this seed has been run there"),
     ],
 )

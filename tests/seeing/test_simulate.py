@@ -212,11 +212,15 @@ def test_wrong_calls_are_answered_in_a_sentence(
     assert "--mean" in refused(capsys)
     assert "cannot be read" in refused(capsys, tmp_path / "none.json")
     assert "must be a number" in refused(capsys, "--mean", "fast")
-    assert "greater than 0" in refused(capsys, "--mean", "0")
-    assert "between 1 and" in refused(capsys, "--mean", "5", "--replicas", "0,4")
-    assert "between 1 and" in refused(capsys, "--mean", "5", "--rollouts", "1000000")
-    assert "belongs to --mean" in refused(capsys, tmp_path / "x", "--deviation", "1")
-    assert "takes no simulator" in refused(capsys, "--claims", "profile.json")
+    assert "must be a number above 0, not 0" in refused(capsys, "--mean", "0")
+    assert "whole numbers from 1 to 100000, not '0,4'" in refused(
+        capsys, "--mean", "5", "--replicas", "0,4"
+    )
+    assert "whole numbers from 1 to 10000, not 1000000" in refused(
+        capsys, "--mean", "5", "--rollouts", "1000000"
+    )
+    assert "--deviation needs --mean" in refused(capsys, tmp_path / "x", "--deviation", "1")
+    assert "--claims cannot be combined with FILE" in refused(capsys, "--claims", "profile.json")
     for name, value in (("mean", "5"), ("replicas", "4"), ("cores", "2"), ("out", "x.png")):
         said = refused(capsys, "--claims", f"--{name}", value)
-        assert f"--{name}: it says nothing to --claims" in said
+        assert f"--{name} cannot be combined with --claims" in said

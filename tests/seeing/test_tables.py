@@ -199,9 +199,9 @@ def test_what_makes_no_table_is_refused(
         ((going, "--table", "4"), "no result yet"),
         ((run, "--table", "44"), "there is no table '44'"),
         ((run, "--table", "3"), "has no option agents"),
-        ((run, "--table", "4", "--json"), "--json: it says nothing to --table"),
-        ((run, "--table", "4", "--out", "x.png"), "--out: it says nothing to --table"),
-        ((run, "--table", "4", "--x", "time"), "--x: it says nothing to --table"),
+        ((run, "--table", "4", "--json"), "--json cannot be combined with --table"),
+        ((run, "--table", "4", "--out", "x.png"), "--out cannot be combined with --table"),
+        ((run, "--table", "4", "--x", "time"), "--x cannot be combined with --table"),
     ):
         assert main([str(each) for each in arguments]) == 2
         assert why in capsys.readouterr().err

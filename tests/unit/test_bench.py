@@ -307,9 +307,11 @@ def test_the_command_prints_one_object() -> None:
     ("asked", "sentence"),
     [
         (["fotball"], "did you mean 'football'?"),
-        (["--seconds", "never"], "--seconds: must be a number of at least 1, got 'never'"),
-        (["--executors", "1,many"], "executors"),
-        (["--schedule", "hts,hst"], "there is no schedule 'hst'"),
+        (["--seconds", "never"], "--seconds: must be a number from 1 to 1000000, not 'never'"),
+        (["sleeper", "--executors", "1,many"], "--executors: must be auto or a whole number"),
+        (["sleeper", "--schedule", "hts,hst"], "must be hts, hts_barrier or sync, not 'hst'"),
+        (["ppo-cartpole"], "did you mean '--config ppo-cartpole'?"),
+        ([], "no environment is named; add --env gym:CartPole-v1"),
     ],
 )
 def test_wrong_usage_is_told(

@@ -226,10 +226,10 @@ def test_all_problems_are_told_at_once_with_their_origin(tmp_path: Path) -> None
         "experiment:\n  env: counting\n  replcias: 8\n  algo:\n    name: ppo\n    gamma: 1.5\n"
     )
     told = problems(str(path), ("epochs=two", "experiment.machine=1"))
-    assert f"{path}:3: there is no 'experiment.replcias'" in told
+    assert f"{path}:3: there is no setting 'experiment.replcias'" in told
     assert "did you mean 'experiment.replicas'" in told
-    assert f"{path}:6: experiment.algo.gamma must be at most 1, got 1.5" in told
-    assert "--set epochs=two: experiment.algo.epochs must be a whole number, got 'two'" in told
+    assert f"{path}:6: experiment.algo.gamma must be a number from 0 to 1, not 1.5" in told
+    assert "--set epochs=two: must be a whole number from 1, not 'two'" in told
     assert "'experiment.machine'" in told
 
 
@@ -238,16 +238,17 @@ def test_all_problems_are_told_at_once_with_their_origin(tmp_path: Path) -> None
     [
         ("learning_rat=1", "did you mean 'learning_rate'"),
         ("name=ppo", "could be experiment.algo.name or experiment.model.name"),
-        ("algo=pp0", "there is no algo 'pp0' (did you mean 'ppo'?)"),
-        ("model=transformer", "there is no model 'transformer' (known: conv, impala, mlp)"),
-        ("schedule=fast", "must be one of hts, sync, got 'fast'"),
-        ("seed=-1", "must be at least 0, got -1"),
+        ("algo=pp0", "there is no algorithm 'pp0' (did you mean 'ppo'?)"),
+        ("model=transformer", "there is no model 'transformer' (available: conv, impala, mlp)"),
+        ("schedule=fast", "--set schedule=fast: must be hts or sync, not 'fast'"),
+        ("seed=-1", "must be a whole number from 0 to 9223372036854775807, not -1"),
         ("seed=1.5", "must be a whole number"),
-        ("learning_rate=0", "must be greater than 0"),
-        ("learning_rate=nan", "must be a finite number"),
-        ("executors=many", "must be a whole number"),
-        ("actors=17", "must be at most 16"),
-        ("device=gpu", "must be auto, cpu, cuda or cuda:N, got 'gpu'"),
+        ("learning_rate=0", "must be a number above 0, not 0"),
+        ("learning_rate=nan", "must be a number above 0, not 'nan'"),
+        ("executors=many", "must be auto or a whole number from 1, not 'many'"),
+        ("executors=0", "--set executors=0: must be auto or a whole number from 1, not 0"),
+        ("actors=17", "must be auto or a whole number from 0 to 16, not 17"),
+        ("device=gpu", "must be auto, cpu, cuda or cuda:N, not 'gpu'"),
         ("normalise_rewards=perhaps", "must be true or false"),
         ("minibatches", "write it as name=value"),
         ("=3", "write it as name=value"),
@@ -266,7 +267,7 @@ def test_a_list_of_one_needs_no_brackets() -> None:
 def test_a_value_of_another_algorithm_says_whose_it_is() -> None:
     """PPO's clip given to A2C: the sentence says which algorithm has it."""
     told = problems(None, ("clip=0.1",), algo="a2c", env="counting:")
-    assert "a2c has no 'clip'; ppo has it" in told
+    assert "a2c has no setting 'clip'; ppo has one" in told
 
 
 PQL = ("algo=pql", "env=gym:Pendulum-v1")
@@ -288,16 +289,17 @@ PQL = ("algo=pql", "env=gym:Pendulum-v1")
         ((*PQL, "batch=100", "shards=3"), "a batch of 100 transitions does not divide into 3"),
         (
             (*PQL, "value_low=1", "value_high=1"),
-            "value_low: 1 is not below experiment.algo.value_",
+            "--set value_low=1: 1 is not below experiment.algo.value_high, 1; make it smaller",
         ),
-        ((*PQL, "noise_low=0.9"), "noise_low: 0.9 is not below experiment.algo.noise_high, 0.8"),
+        ((*PQL, "noise_low=0.9"), "0.9 is not below experiment.algo.noise_high, 0.8; make it"),
         ((*PQL, "recurrent=gru"), "networks that remember are for a2c and ppo"),
         ((*PQL, "squash=true"), "the policy's own actions lie within the bounds"),
         ((*PQL, "steps=100"), "100 steps are less than one window"),
-        (("machine.devices.p_learner=cuda:7",), "machine.devices.p_learner: cuda:7 is not there"),
+        ((*PQL, "steps=100"), "give at least 128 steps, or fewer replicas or a shorter rollout"),
+        (("machine.devices.p_learner=cuda:7",), "p_learner=cuda:7: cuda:7 is not there"),
         (
             ("machine.devices.actor=gpu",),
-            "machine.devices.actor: must be auto, cpu, cuda",
+            "machine.devices.actor=gpu: must be auto, cpu, cuda",
         ),
         (("recurrent=gru", "sequence=5"), "steps does not divide into sequences of 5; 4 and 8 do"),
         (("sequence=8",), "sequences of 8 steps are for a network that remembers"),
@@ -306,7 +308,7 @@ PQL = ("algo=pql", "env=gym:Pendulum-v1")
         (("schedule=sync", "correction=none"), "schedule sync has no lag"),
         (("schedule=sync", "barrier=true"), "no second storage to swap"),
         (("env=gym:CartPole-v7x",), "CartPole"),
-        (("device=cuda:7",), "machine.device: cuda:7 is not there"),
+        (("device=cuda:7",), "--set device=cuda:7: cuda:7 is not there: this machine has "),
     ],
 )
 def test_violations_show_both_sides_in_numbers(sets: tuple[str, ...], sentence: str) -> None:
@@ -318,7 +320,7 @@ def test_violations_are_all_told_at_once_and_placed() -> None:
     """check() does not stop at the first, and each sentence starts with where the value stands."""
     told = problems("smoke", ("minibatches=3", "executors=9")).splitlines()
     assert len(told) == 2
-    assert told[0].startswith("--set minibatches=3: experiment.algo.minibatches:")
+    assert told[0].startswith("--set minibatches=3: 4 replicas x rollout 32 = 128 rows do not")
 
 
 @pytest.mark.parametrize(

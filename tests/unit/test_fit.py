@@ -156,7 +156,7 @@ TAUGHT = {
     "no such field": (
         Spaces({"a": Box((3,))}, BOUNDED),
         {"policy_sees": ("b",)},
-        "policy_sees: there is no field 'b'; there are a",
+        "policy_sees: the environment has no field 'b'; it has: a",
     ),
     "everything": (Spaces({"a": Box((3,)), "b": Discrete(4)}, BOUNDED), {}, ""),
 }

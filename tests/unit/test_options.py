@@ -39,9 +39,9 @@ def test_every_mistake_is_told_at_once() -> None:
         build(Engine, {"agnets": "3", "agents": "12", "view": "radar", "speed": "fast"}, "engine")
     told = str(caught.value)
     assert "engine has no option 'agnets' (did you mean 'agents'?)" in told
-    assert "option agents must be at most 11, got 12" in told
-    assert "option view must be one of map, pixels, got 'radar'" in told
-    assert "option speed must be a number, got 'fast'" in told
+    assert "option agents must be a whole number from 1 to 11, not 12" in told
+    assert "option view must be map or pixels, not 'radar'" in told
+    assert "option speed must be a number above 0, not 'fast'" in told
 
 
 @pytest.mark.parametrize(
@@ -68,14 +68,19 @@ def test_coerce_takes_what_yaml_and_shells_give(value: Any, kind: Any, expected:
     [
         (True, int, "whole number"),
         (True, float, "a number"),
-        ("inf", float, "finite"),
+        ("inf", float, "must be a number, not 'inf'"),
         ("inf", int, "whole number"),
         ("1.5", int, "whole number"),
         ("maybe", bool, "true or false"),
         ("x", int | None, "whole number"),
         (3, tuple[int, ...], "a list"),
         ([1], str, "text"),
-        ("0", Annotated[int, Range(1)], "at least 1"),
+        ("0", Annotated[int, Range(1)], "must be a whole number from 1, not 0"),
+        ("0", Annotated[int, Range(1)] | Literal["auto"], "auto or a whole number from 1, not 0"),
+        ("x", tuple[Annotated[int, Range(1)], ...], "must be a list of whole numbers from 1, not"),
+        ("9", Annotated[float, Range(high=1)], "must be a number of at most 1, not 9"),
+        ("x", int | tuple[int, ...], "must be a whole number, not 'x'"),
+        ("x", tuple[Literal["a", "b"], ...] | None, "must be none or a list of a or b, not 'x'"),
     ],
 )
 def test_coerce_refuses_with_a_sentence(value: Any, kind: Any, sentence: str) -> None:

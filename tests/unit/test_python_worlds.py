@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 
 from hts_envs.adapter import GymWorld
-from hts_envs.contract import BatchedWorld, Place, World
+from hts_envs.contract import BatchedWorld, Observation, Place, World
 from hts_envs.errors import BadName, BadOption, BrokenSimulator, MissingPackages
 from hts_envs.options import describe
 from hts_envs.registry import family, make, parse
+from hts_envs.vector import SingleRow
 from tests.fakes.factories import Many, Plain
 
 FAKES = "python:tests.fakes.factories:"
@@ -88,8 +89,8 @@ def test_annotations_for_checkers_only_do_no_harm() -> None:
     [
         ("typed?rat=1", "has no option 'rat' .did you mean 'rate'"),
         ("typed?x=half", "option x must be a whole number"),
-        ("typed?limit=0", "option limit must be at least 1"),
-        ("typed?mode=medium", "option mode must be one of easy, hard"),
+        ("typed?limit=0", "option limit must be none or a whole number from 1, not 0"),
+        ("typed?mode=medium", "option mode must be easy or hard, not 'medium'"),
         ("untyped", "needs the option port"),
         ("placed?seed=1", "has no option 'seed'"),
         ("placed?replica=1", "has no option 'replica'"),
@@ -172,7 +173,9 @@ def test_canonical_names_parse_to_the_same(name: str) -> None:
         ("python:tests.fakes.factorys:typed", "did you mean 'factories'"),
         ("python:tests.fakes.factories:typedd", "did you mean 'typed'"),
         ("python:tests.fakes.factories:Many.rest", "did you mean 'reset'"),
-        ("python:tests.fakes.factories:NUMBER", "is a int, not a function or class"),
+        ("python:tests.fakes.factories:NUMBER", r"is 3 \(int\), not a function or class"),
+        ("python:bad_envs.py:make", r"write python:bad_envs:make, without .py"),
+        ("python:./sims/bad_envs.py:make", r"write python:sims.bad_envs:make, without .py"),
     ],
 )
 def test_bad_names(name: str, sentence: str) -> None:
@@ -280,17 +283,40 @@ def test_an_old_environment_is_adapted() -> None:
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("something", "returns a int, which is neither"),
-        ("secretly_many", "annotate its return type, .*-> BatchedWorld"),
-        ("not_many", "says that it returns a batched world, but returns a Plain"),
-        ("always_two", "asked for 1 replicas, but holds 2"),
-        ("two_vectors", "asked for 1 replicas, but holds 2"),
+        ("something", r"the factory returned 42 \(int\), which is no environment: it has no reset"),
+        ("nothing", r"the factory returned nothing: is a `return` missing\?"),
+        ("not_many", "returned an object of class Plain, but its annotation promises many"),
+        ("always_two", "asked for 1 replica, but returned 2; give it a parameter `replicas`"),
+        ("two_vectors", "asked for 1 replica, but returned 2"),
+        ("secretly_two", "build that many, and annotate its return type"),
     ],
 )
 def test_other_things_are_refused(name: str, sentence: str) -> None:
     """One sentence says what came and what was expected."""
     with pytest.raises(BadName, match=sentence):
         make(FAKES + name)
+
+
+def test_many_replicas_without_an_annotation_are_recognised() -> None:
+    """`gym.make_vec` from a factory that does not announce it: a row for each replica, which shows
+    what the announced one shows, and says how to have all of them in one call."""
+    alone, together = make(FAKES + "secretly_vector"), several("vector", 1)
+    assert isinstance(alone, SingleRow)
+    assert "annotate the factory's return type" in alone.description
+    rows, seeds = np.zeros(1, np.int64), np.array([7], np.uint64)
+    assert same(alone.reset(7), {n: a[0] for n, a in together.reset(rows, seeds).items()})
+    action = np.zeros((1, *alone.spaces.action.shape), alone.spaces.action.dtype)
+    one, many = alone.step(action), together.step(action[None])
+    assert same(one.observation, {n: a[0] for n, a in many.observation.items()})
+    assert one.reward.tolist() == many.reward[0].tolist()
+    assert (one.terminated, one.truncated) == (many.terminated[0], many.truncated[0])
+    alone.close()
+    together.close()
+    assert isinstance(make(FAKES + "secretly_many"), SingleRow)
+
+
+def same(one: Observation, other: Observation) -> bool:
+    return one.keys() == other.keys() and all(np.array_equal(one[n], other[n]) for n in one)
 
 
 def test_a_factory_that_raises_is_named() -> None:

@@ -67,7 +67,7 @@ def test_a_manifest_of_another_version_is_told(small: Path, tmp_path: Path) -> N
         manifest=lambda text: text.replace("experiment.rollout", "experiment.later"),
     )
     found = read(later)
-    with pytest.raises(BadConfig, match=r"manifest.json: there is no 'experiment.later'"):
+    with pytest.raises(BadConfig, match=r"manifest.json: there is no setting 'experiment.later'"):
         found.configuration()
 
 
@@ -177,7 +177,7 @@ def test_what_is_no_run_is_told(
         (tmp_path / "nowhere", "there is no such directory"),
         (tmp_path, "this is not the directory of a run: it has no manifest.json"),
         (without, "digests.jsonl: it cannot be read: No such file or directory"),
-        (small, "give two runs; this one equals itself"),
+        (small, "is both RUN_A and RUN_B; name two runs"),
     ]:
         assert diff.main([str(small), str(other)]) == 2
         said = capsys.readouterr().err

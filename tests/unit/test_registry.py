@@ -48,9 +48,9 @@ def test_a_mistyped_name_is_told_the_nearest_right_one(typed: str, sentence: str
     ("typed", "sentence"),
     [
         ("sleeper:?maen=3", "did you mean 'mean'"),
-        ("sleeper:?mean=3&mean=4", "given twice"),
+        ("sleeper:?mean=3&mean=4", "option mean is given twice"),
         ("sleeper:?mean", "?name=value"),
-        ("sleeper:?mean=-1", "must be at least 0"),
+        ("sleeper:?mean=-1", "must be a number from 0, not -1"),
     ],
 )
 def test_a_mistyped_option_is_told_what_is_wrong(typed: str, sentence: str) -> None:

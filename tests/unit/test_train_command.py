@@ -167,7 +167,7 @@ def test_a_run_directory_is_never_written_twice(record: Path) -> None:
     before = {path: path.read_bytes() for path in record.rglob("*") if path.is_file()}
     said = train("--config", "smoke", *SERIAL, "--run-dir", str(record))
     assert said.returncode == 2, said.stderr
-    assert "it exists already; name a new one" in said.stderr
+    assert f"already exists; choose another or use --resume {record}" in said.stderr
     after = {path: path.read_bytes() for path in record.rglob("*") if path.is_file()}
     assert after == before
 
