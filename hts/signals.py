@@ -14,15 +14,20 @@ from __future__ import annotations
 import math
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing import connection
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
 
 _ONE_REQUEST = 1.0
+_SECONDS_TO_REPEAT = 0.01
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -40,9 +45,30 @@ def listen() -> None:
     if _Heard.rings is None:
         _Heard.rings, rung = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(rung, warn_on_full_buffer=False)
+    sys.unraisablehook = _repeat
+    if signal.getsignal(signal.SIGALRM) is signal.SIG_DFL:
+        signal.signal(signal.SIGALRM, _hear)
     for number in _SIGNALS:
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, _hear)
+
+
+def ignore() -> None:
+    """Ignore what would end this process: it has nothing left to do but to end."""
+    for number in _SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+
+
+def _repeat(lost: UnraisableHookArgs) -> None:
+    """Raise an interruption again that Python dropped: in a `__del__`, or a weak reference's end.
+
+    By an alarm a moment later, since what is raised here would be dropped too.
+    """
+    if issubclass(lost.exc_type, KeyboardInterrupt) and signal.getsignal(signal.SIGALRM) is _hear:
+        _Heard.last = -math.inf
+        signal.setitimer(signal.ITIMER_REAL, _SECONDS_TO_REPEAT)
+    else:
+        sys.__unraisablehook__(lost)
 
 
 def wait(things: Sequence[Any], seconds: float | None = None) -> list[Any]:

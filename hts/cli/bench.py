@@ -63,16 +63,16 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of the console script."""
     typed = parser().parse_args(argv)
-    return shell.run("hts-bench", lambda: _bench(typed))
+    return shell.run("hts-bench", lambda: _bench(typed), listens=False)
 
 
 def _bench(typed: argparse.Namespace) -> int:
     preset = _preset(typed.preset)
     seconds, configs = _seconds(typed.seconds), _configs(typed, preset)
-    signals.listen()
     numerics.prepare()
     from hts.bench.session import Asked
 
+    signals.listen()
     asked = Asked(configs, seconds, typed.parts or preset.parts)
     return _print_json(asked) if typed.json else _print_table(asked)
 

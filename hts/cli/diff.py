@@ -56,7 +56,7 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of the console script."""
     typed = parser().parse_args(argv)
-    return shell.run("hts-diff", lambda: _diff(typed))
+    return shell.run("hts-diff", lambda: _diff(typed), listens=False)
 
 
 def _diff(typed: argparse.Namespace) -> int:
@@ -141,10 +141,10 @@ def _look_again(ours: Recorded, theirs: Recorded, parted: Parted, *, serial: boo
     """Run both again up to where they part, and name the step, the field and both values."""
     try:
         configs = [_configuration(run) for run in (ours, theirs)]
-        signals.listen()
         numerics.prepare()
         from hts.runtime.again import Setting, again
 
+        signals.listen()
         update, began = parted.ours.link.update, time.perf_counter()
         print(f"running both again up to update {update}{_takes(ours, theirs, update)}", flush=True)
         machines = [

@@ -114,7 +114,7 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of the console script."""
     typed = parser().parse_args(argv)
-    return shell.run("hts-eval", lambda: _eval(typed))
+    return shell.run("hts-eval", lambda: _eval(typed), listens=False)
 
 
 def _eval(typed: argparse.Namespace) -> int:
@@ -187,8 +187,9 @@ def _evaluating(
     experiment: Experiment, typed: argparse.Namespace, *, shown: bool = False
 ) -> Evaluating:
     """Imported where somebody has to play: it takes seconds, and most is known already."""
-    numerics.prepare()
-    from hts.runtime.evaluating import Evaluating
+    with signals.undisturbed():  # an interrupted import can fail in other ways
+        numerics.prepare()
+        from hts.runtime.evaluating import Evaluating
 
     return Evaluating(experiment, typed.episodes, greedy=typed.greedy, shown=shown)
 

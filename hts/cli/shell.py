@@ -10,6 +10,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
+from hts import signals
+from hts.cli import IS_COMMAND
 from hts.errors import BadConfig, WrongUsage
 from hts_envs.errors import BadName, BadOption, MissingPackages
 from hts_envs.options import coerce
@@ -65,7 +67,25 @@ def reads(kind: Any) -> Callable[[str], Any]:
     return read
 
 
-def run(command: str, work: Callable[[], int]) -> int:
+def run(command: str, work: Callable[[], int], *, listens: bool = True) -> int:
+    """Do a command's work, and return its exit code, which no Ctrl-C changes afterwards.
+
+    Ctrl-C raises KeyboardInterrupt inside the work; where the work begins with imports, it is
+    `listens=False`, and calls `signals.listen` after them.
+    """
+    try:
+        if IS_COMMAND and listens:
+            signals.listen()
+        code = _code_of(command, work)
+        if IS_COMMAND:
+            signals.ignore()
+    except KeyboardInterrupt:  # a second one, or one between the work and its end
+        code = INTERRUPTED
+        signals.ignore()
+    return code
+
+
+def _code_of(command: str, work: Callable[[], int]) -> int:
     """Do a command's work; what the user can mend is told without a traceback."""
     try:
         return work()

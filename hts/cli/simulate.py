@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hts import signals
 from hts.cli import shell
 from hts.errors import WrongUsage
 from hts_envs.options import shown
@@ -93,7 +94,9 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of the console script."""
     typed = parser().parse_args(argv)
-    return shell.run("hts-simulate", lambda: _claims(typed) if typed.claims else _predict(typed))
+    return shell.run(
+        "hts-simulate", lambda: _claims(typed) if typed.claims else _predict(typed), listens=False
+    )
 
 
 def _claims(typed: argparse.Namespace) -> int:
@@ -104,6 +107,7 @@ def _claims(typed: argparse.Namespace) -> int:
         raise WrongUsage(f"--{useless[0]} cannot be combined with --claims: the paper sets it")
     from hts.bench import foretell
 
+    signals.listen()
     found = foretell.claims()
     if typed.json:
         print(json.dumps({"format": 1, **found}, indent=2, allow_nan=False))
@@ -117,6 +121,7 @@ def _predict(typed: argparse.Namespace) -> int:
     from hts.bench.predict import advise, predict
     from hts.report.picture import checked
 
+    signals.listen()
     simulator = _simulator(typed)
     replicas = _list("--replicas", typed.replicas or REPLICAS, _MOST_REPLICAS)
     rollouts = _list("--rollouts", typed.rollouts or ROLLOUTS, _MOST_STEPS)

@@ -160,7 +160,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         shell.tell("hts-train", "nothing to train; --help lists the options and gives examples")
         return shell.WRONG_USAGE
     typed = made.parse_args(argv)
-    return shell.run("hts-train", lambda: _train(typed))
+    return shell.run("hts-train", lambda: _train(typed), listens=False)
 
 
 def _train(typed: argparse.Namespace) -> int:
@@ -181,16 +181,15 @@ def _train(typed: argparse.Namespace) -> int:
     check_port(resolved.config.machine)
     if typed.verbose:
         be_verbose()
-    signals.listen()  # SIGTERM ends a run as Ctrl-C does
     nursery.warm()  # beside this process, which imports torch too
     numerics.prepare()
+    from hts.runtime.seeds import train_seeds
     from hts.runtime.train import go_on, train  # imports torch, whose numerics had to be set first
 
+    signals.listen()  # SIGTERM ends a run as Ctrl-C does
     if resumed is not None:
         return go_on(resumed, typed.shown)
     if typed.seeds is not None:
-        from hts.runtime.seeds import train_seeds
-
         return train_seeds([_seeded(typed, seed) for seed in seeds], typed.run_dir, typed.shown)
     return train(resolved, typed.run_dir, typed.shown)
 

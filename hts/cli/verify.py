@@ -96,7 +96,7 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of the console script."""
     typed = parser().parse_args(argv)
-    return shell.run("hts-verify", lambda: _verify(typed))
+    return shell.run("hts-verify", lambda: _verify(typed), listens=False)
 
 
 def _verify(typed: argparse.Namespace) -> int:
@@ -105,11 +105,11 @@ def _verify(typed: argparse.Namespace) -> int:
     updates = _updates(typed.updates, config.experiment, harm)
     layouts = _layouts(config, axes)
     train.check_port(config.machine)
-    signals.listen()
     numerics.prepare()
     from hts.runtime.again import Setting
     from hts.runtime.busy import busy_cores
 
+    signals.listen()
     layouts, spaces = _listening(config, layouts)
     plain = Setting(config.experiment, layouts[0], spaces=spaces)
     settings = list(_settings(plain, layouts, updates, harm))

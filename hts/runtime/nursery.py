@@ -160,7 +160,7 @@ def _open() -> None:
     """Start it."""
     numerics.set_environment()  # C reads some of it when a process starts
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with theirs:
+    with theirs, _blocked(signal.SIGINT):  # or Ctrl-C at a terminal ends the nursery as it starts
         paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
         process = subprocess.Popen(
             [sys.executable, "-c", _COMMAND, str(theirs.fileno()), str(os.getpid())],
@@ -171,6 +171,16 @@ def _open() -> None:
     _Nursery.line, _Nursery.process, _Nursery.owner = ours, process, os.getpid()
     if _Nursery.warm:
         _send(ours, {"warm": True})
+
+
+@contextlib.contextmanager
+def _blocked(number: signal.Signals) -> Iterator[None]:
+    """Hold a signal back meanwhile, here and in the processes that are started."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [number])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @atexit.register
@@ -275,6 +285,7 @@ def main() -> None:
     descriptor, parent = int(sys.argv[1]), int(sys.argv[2])
     die_with(parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     _LIBC.prctl(_PR_SET_NAME, NAME.encode())
     line = socket.socket(fileno=descriptor)
     while asked := _receive(line):
