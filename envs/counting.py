@@ -70,6 +70,10 @@ class Counting(Unnamed):
 
     name = "counting"
     summary = "observations that prove that nothing was lost, torn or reordered"
+    untrainable = (
+        "counting: takes one right action for each observation and refuses every other, so it "
+        "checks a machine and trains nothing; use sleeper: or another family"
+    )
 
     def options(self, name: str) -> type[Any]:
         return CountingOptions

@@ -15,7 +15,7 @@ import os
 from pathlib import Path
 
 _CHECKOUT = Path(__file__).resolve().parent.parent
-_FOR_TESTS = ("envpool",)  # what the set-up brings only where tests are run
+_APART = ("envpool",)  # packages of their own name that the set-up brings with the tests only
 
 
 class WorldError(Exception):
@@ -36,10 +36,13 @@ class MissingPackages(WorldError):
 
 def install_command(extra: str, checkout: Path = _CHECKOUT) -> str:
     """What installs an extra: the set-up of the checkout that this is, or else pip."""
-    setup = checkout / "tools" / "setup.sh"
-    if not setup.is_file():
+    tools = checkout / "tools"
+    if not (tools / "setup.sh").is_file():
         return f"pip install 'hts[{extra}]'"
-    return os.path.relpath(setup) + (" dev" if extra in _FOR_TESTS else "")
+    if extra not in _APART:
+        return os.path.relpath(tools / "setup.sh")
+    python, pinned = os.path.relpath(tools / "python"), os.path.relpath(tools / "constraints.txt")
+    return f"{python} -m pip install -c {pinned} {extra}"
 
 
 class BrokenSimulator(WorldError):

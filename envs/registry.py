@@ -44,6 +44,7 @@ class Family(ABC):
     extra: str = ""
     open_ended: bool = False  # more names exist than `names` can list
     guessed: bool = True  # a name without its family may be meant for this one
+    untrainable: str = ""  # why no policy can learn here, and what to use instead
 
     @abstractmethod
     def names(self) -> Sequence[str]:

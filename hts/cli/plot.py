@@ -34,7 +34,7 @@ examples:
   hts-plot runs --x time --y train/entropy --out entropy.svg
   hts-plot runs/table4 --table 4
   hts-plot runs/football --throughput --out throughput.png
-  hts-plot A/seed0 A/seed1 B/seed0 B/seed1 --labels "rollout 16,rollout 64"
+  hts-plot A/seed-0 A/seed-1 B/seed-0 B/seed-1 --labels "rollout 16,rollout 64"
 
 A directory of runs stands for the runs in it. A run that is still going on is
 drawn as far as it has come. An option that a picture has no use for is refused.
@@ -95,6 +95,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help=f"the picture: .png, .svg or .pdf ({DEFAULTS['out']})",
     )
+    made.add_argument("--overwrite", action="store_true", help="replace the picture that is there")
     made.add_argument(
         "--labels", metavar="A,B", help="names of the experiments, in the order of the runs"
     )
@@ -110,6 +111,11 @@ def parser() -> argparse.ArgumentParser:
         help=f"print a table of the HTS-RL paper beside its own numbers: {', '.join(TABLES)}",
     )
     made.add_argument(
+        "--all-environments",
+        action="store_true",
+        help="with --table: rows for environments that the paper's table does not have",
+    )
+    made.add_argument(
         "--json", action="store_true", help="print the numbers of the curves, draw nothing"
     )
     return made
@@ -123,12 +129,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _plot(typed: argparse.Namespace) -> int:
     _refuse_useless(typed)
+    if typed.all_environments and typed.table is None:
+        raise WrongUsage("--all-environments needs --table")
     if typed.table is not None:
         return _table(typed)
     for name, value in DEFAULTS.items():
         if getattr(typed, name) is None:
             setattr(typed, name, value)
-    out = None if typed.json else checked(typed.out)
+    out = None if typed.json else checked(typed.out, overwrite=typed.overwrite)
     if typed.waiting:
         return _waiting(typed, out)
     for name in SPEEDS:
@@ -170,7 +178,7 @@ def _table(typed: argparse.Namespace) -> int:
     """A table of the paper, as text."""
     if typed.table not in TABLES:
         raise WrongUsage(f"--table: there is no table {typed.table!r}{hint(typed.table, TABLES)}")
-    made = make(typed.table, found(typed.runs))
+    made = make(typed.table, found(typed.runs), all_environments=typed.all_environments)
     print(made.text)
     return shell.DONE if made.equal else shell.FAILED
 

@@ -87,6 +87,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--replicas", metavar="N,N", help="(1,2,4 ... 4096)")
     made.add_argument("--rollouts", metavar="N,N", help=f"({ROLLOUTS})")
     made.add_argument("--out", type=Path, metavar="FILE", help="a picture: .png, .svg or .pdf")
+    made.add_argument("--overwrite", action="store_true", help="replace the picture that is there")
     made.add_argument("--json", action="store_true", help="print one JSON object instead of text")
     return made
 
@@ -125,7 +126,7 @@ def _predict(typed: argparse.Namespace) -> int:
     simulator = _simulator(typed)
     replicas = _list("--replicas", typed.replicas or REPLICAS, _MOST_REPLICAS)
     rollouts = _list("--rollouts", typed.rollouts or ROLLOUTS, _MOST_STEPS)
-    out = None if typed.out is None else checked(typed.out)
+    out = None if typed.out is None else checked(typed.out, overwrite=typed.overwrite)
     cores = _list("--cores", typed.cores, 10**6)[0] if typed.cores else _cores()
     found = predict(simulator, replicas, rollouts, cores)
     if out is not None:

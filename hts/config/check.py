@@ -31,6 +31,8 @@ def _environment(experiment: Experiment) -> Iterator[str]:
     except WorldError as error:
         yield f"experiment.env: {error}"
         return
+    if spec.family.untrainable:
+        yield f"experiment.env: {spec.family.untrainable}"
     is_sparse = isinstance(experiment.model, Conv) and experiment.model.first == "sparse"
     if is_sparse and getattr(spec.options, "representation", "") == "pixels":
         yield (

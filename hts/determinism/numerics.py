@@ -32,12 +32,17 @@ def set_environment() -> None:
 
 @functools.cache  # whoever needs torch may ask; the first one prepares it
 def prepare() -> None:
-    """Fix threads, precision and kernels of this process, before torch is imported."""
-    assert "torch" not in sys.modules, "numerics are prepared before torch is imported"
+    """Fix threads, precision and kernels of this process, if possible before torch is imported.
+
+    Where a program imported it first, threads are set by calls instead; torch refuses one of them
+    after it has used several threads for independent operations, which nothing here does.
+    """
     set_environment()
     import torch
 
-    torch.set_num_interop_threads(1)
+    if torch.get_num_interop_threads() != 1:
+        with contextlib.suppress(RuntimeError):
+            torch.set_num_interop_threads(1)
     settle()
 
 

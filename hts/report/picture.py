@@ -58,12 +58,14 @@ class Frame:
     logarithmic: bool = False  # both axes
 
 
-def checked(path: Path) -> Path:
+def checked(path: Path, *, overwrite: bool) -> Path:
     """Where a picture may go; WrongUsage says why not there."""
     if path.suffix.lower() not in ENDINGS:
         raise WrongUsage(f"--out {path}: must end with one of {', '.join(ENDINGS)}")
     if not path.parent.is_dir():
         raise WrongUsage(f"--out {path}: there is no directory {path.parent}")
+    if path.exists() and not overwrite:
+        raise WrongUsage(f"--out {path} already exists; choose another or add --overwrite")
     return path
 
 

@@ -55,9 +55,14 @@ class Made:
     equal: bool
 
 
-def make(name: str, runs: Sequence[Recorded]) -> Made:
-    """The table of this name; WrongUsage where these runs do not make one."""
+def make(name: str, runs: Sequence[Recorded], *, all_environments: bool = False) -> Made:
+    """The table of this name; WrongUsage where these runs do not make one.
+
+    Runs of environments that the paper's table does not have are refused, unless asked for.
+    """
     table = TABLES[name]
+    if not all_environments:
+        _require_printed(name, table, runs)
     rows = _rows(table, runs)
     schedules = _schedules(table, runs)
     heads = ["environment", *([_word(table.value)] if table.value else [])]
@@ -74,6 +79,17 @@ def make(name: str, runs: Sequence[Recorded]) -> Made:
         return Made("\n".join(lines), equal=True)
     said, equal = compared(rows)
     return Made("\n".join([*lines, "", said]), equal)
+
+
+def _require_printed(name: str, table: Table, runs: Sequence[Recorded]) -> None:
+    printed = {_world(env): env for env, _ in table.rows}
+    for run in runs:
+        env, _ = _place(table, run)
+        if _world(env) not in printed:
+            raise WrongUsage(
+                f"{run.path} is a run of {env}, which table {name} does not have; leave it out, or "
+                f"add --all-environments (the table has: {', '.join(printed.values())})"
+            )
 
 
 def _rows(table: Table, runs: Sequence[Recorded]) -> list[Row]:

@@ -85,11 +85,14 @@ def render_environments(one: dict[str, Any]) -> str:
     if shared:
         lines += ["", "  options of all of them" if len(one["environments"]) > 1 else "  options"]
         lines += [line for option in shared for line in _option(option)]
-    lines += ["", f"  options are written {one['name']}:NAME?option=value&option=value"]
+    name = "" if one["environments"][0]["names"] == [""] else "NAME"
+    lines += ["", f"  options are written {one['name']}:{name}?option=value&option=value"]
     return "\n".join(lines)
 
 
 def _names(prefix: str, names: list[str], open_ended: bool) -> list[str]:
+    if names == [""]:
+        return [f"  {prefix}: is one environment, which takes no name"]
     listed = textwrap.wrap(", ".join(names), WIDTH - 4)
     heading = f"  {prefix}: with one of these names" + (", and others" if open_ended else "")
     return [heading, *(f"    {line}" for line in listed)]

@@ -213,6 +213,15 @@ def test_wrong_calls_are_answered_in_a_sentence(
     assert "metrics.jsonl:1: this line is damaged" in refused(capsys, damaged)
     assert ".png, .svg, .pdf" in refused(capsys, slow, "--out", "curve.gif")
     assert "there is no directory" in refused(capsys, slow, "--out", tmp_path / "no" / "c.png")
+    there = tmp_path / "there.png"
+    there.write_bytes(b"mine")
+    assert "already exists; choose another or add --overwrite" in refused(
+        capsys, slow, "--out", there
+    )
+    assert there.read_bytes() == b"mine"
+    assert main([str(slow), "--out", str(there), "--overwrite"]) == 0
+    assert there.read_bytes().startswith(b"\x89PNG")
+    capsys.readouterr()
     assert "--labels: must be one for each experiment (" in refused(
         capsys, runs, "--labels", "a,b,c"
     )

@@ -121,7 +121,7 @@ def test_scores_are_those_of_the_last_ten_policies(
             for n in range(1, 13)
         ]
         (copy / "eval.jsonl").write_text("".join(json.dumps(line) + "\n" for line in told))
-    lines = printed(capsys, tmp_path, "--table", "5")
+    lines = printed(capsys, tmp_path, "--table", "5", "--all-environments")
     (row,) = cells(lines, "gym:CartPole-v1")
     assert row[3] == "7.75 (7.5 to 8)"
     assert row[-2:] == ["-", "-"]
@@ -196,9 +196,11 @@ def test_what_makes_no_table_is_refused(
     going = made.copy(run, tmp_path / "going")
     (going / "result.json").unlink()
     for arguments, why in (
-        ((going, "--table", "4"), "no result yet"),
+        ((going, "--table", "4", "--all-environments"), "no result yet"),
         ((run, "--table", "44"), "there is no table '44'"),
         ((run, "--table", "3"), "has no option agents"),
+        ((run, "--table", "4"), "is a run of gym:CartPole-v1, which table 4 does not have; leave"),
+        ((run, "--all-environments"), "--all-environments needs --table"),
         ((run, "--table", "4", "--json"), "--json cannot be combined with --table"),
         ((run, "--table", "4", "--out", "x.png"), "--out cannot be combined with --table"),
         ((run, "--table", "4", "--x", "time"), "--x cannot be combined with --table"),

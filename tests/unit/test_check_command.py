@@ -148,6 +148,18 @@ def test_a_family_lists_its_names_and_options(
             assert option["type"] in words
 
 
+@pytest.mark.parametrize("family", ["sleeper", "counting", "reference"])
+def test_a_family_of_one_says_that_it_takes_no_name(
+    family: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And shows how it is written, which nothing else in its list does."""
+    assert main(["--list", family]) == 0
+    told = capsys.readouterr().out
+    assert f"  {family}: is one environment, which takes no name\n" in told
+    assert f"  options are written {family}:?option=value&option=value\n" in told
+    assert "NAME" not in told
+
+
 def test_a_missing_family_is_listed_with_what_installs_it(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -181,7 +181,7 @@ def test_later_layers_win_and_say_where_they_come_from() -> None:
 def test_origin_names_the_line(tmp_path: Path) -> None:
     """The line in an origin is the line on which the value stands."""
     path = tmp_path / "mine.yaml"
-    path.write_text("# a comment\nexperiment:\n  env: counting\n  replicas: 8\n")
+    path.write_text("# a comment\nexperiment:\n  env: sleeper\n  replicas: 8\n")
     assert configure(str(path)).origins["experiment.replicas"] == f"{path}:4"
 
 
@@ -199,7 +199,7 @@ def test_a_base_comes_before_the_file_that_names_it() -> None:
 def test_another_algorithm_drops_what_the_file_said_about_the_first() -> None:
     """--algo a2c over a PPO file starts from A2C's own defaults, but keeps what was typed."""
     resolved = configure(
-        "ppo-cartpole", ("learning_rate=0.001",), flags(algo="a2c", env="counting:")
+        "ppo-cartpole", ("learning_rate=0.001",), flags(algo="a2c", env="sleeper:")
     )
     algo = resolved.config.experiment.algo
     assert isinstance(algo, A2C)
@@ -214,7 +214,7 @@ def test_a_general_file_serves_the_whole_family() -> None:
 
 def test_an_environment_without_a_file_starts_from_the_defaults() -> None:
     """Nothing is guessed for an environment that no ready configuration speaks of."""
-    resolved = configure(None, (), flags(env="counting:"))
+    resolved = configure(None, (), flags(env="sleeper:"))
     assert set(resolved.origins) == {"experiment.env"}
     assert resolved.config.experiment.model == Mlp()
 
@@ -223,7 +223,7 @@ def test_all_problems_are_told_at_once_with_their_origin(tmp_path: Path) -> None
     """Unknown keys, wrong types and wrong ranges, each with the nearest name or the limit."""
     path = tmp_path / "bad.yaml"
     path.write_text(
-        "experiment:\n  env: counting\n  replcias: 8\n  algo:\n    name: ppo\n    gamma: 1.5\n"
+        "experiment:\n  env: sleeper\n  replcias: 8\n  algo:\n    name: ppo\n    gamma: 1.5\n"
     )
     told = problems(str(path), ("epochs=two", "experiment.machine=1"))
     assert f"{path}:3: there is no setting 'experiment.replcias'" in told
@@ -266,7 +266,7 @@ def test_a_list_of_one_needs_no_brackets() -> None:
 
 def test_a_value_of_another_algorithm_says_whose_it_is() -> None:
     """PPO's clip given to A2C: the sentence says which algorithm has it."""
-    told = problems(None, ("clip=0.1",), algo="a2c", env="counting:")
+    told = problems(None, ("clip=0.1",), algo="a2c", env="sleeper:")
     assert "a2c has no setting 'clip'; ppo has one" in told
 
 
@@ -308,6 +308,7 @@ PQL = ("algo=pql", "env=gym:Pendulum-v1")
         (("schedule=sync", "correction=none"), "schedule sync has no lag"),
         (("schedule=sync", "barrier=true"), "no second storage to swap"),
         (("env=gym:CartPole-v7x",), "CartPole"),
+        (("env=counting:",), "--set env=counting:: counting: takes one right action"),
         (("device=cuda:7",), "--set device=cuda:7: cuda:7 is not there: this machine has "),
     ],
 )
@@ -327,7 +328,7 @@ def test_violations_are_all_told_at_once_and_placed() -> None:
     ("text", "sentence"),
     [
         ("experiment: [", "this is not YAML"),
-        ("experiment:\n  env: counting:\n", ":2: this is not YAML: mapping values"),
+        ("experiment:\n  env: sleeper:\n", ":2: this is not YAML: mapping values"),
         ("- a\n- b\n", "is a mapping"),
         ("experiment:\n  seed: 1\n  seed: 2\n", ":3: experiment.seed is given twice"),
         ("base: nowhere\n", "base nowhere: there is no such file"),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -85,3 +87,27 @@ def test_processors_of_one_instruction_set_are_told_apart() -> None:
         told = file.read()
     if "vendor_id" in told:
         assert make.split()[0] in told
+
+
+TORCH_FIRST = """
+import sys
+from pathlib import Path
+import torch
+torch.set_num_threads(2)
+(torch.ones(300, 300) @ torch.ones(300, 300)).sum()
+from hts.cli.train import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_torch_may_be_imported_before_a_command(tmp_path: Path) -> None:
+    """By a program that calls `main` itself: threads are set all the same, and the digest is the
+    one of the command."""
+    small = ("--config", "smoke", "--set", "serial=true", "--steps", "256", "--evaluate", "0")
+    digests = []
+    for name, start in (("library", ["-c", TORCH_FIRST]), ("command", ["-m", "hts.cli.train"])):
+        command = [sys.executable, *start, *small, "--run-dir", str(tmp_path / name)]
+        said = subprocess.run(command, capture_output=True, text=True, timeout=100)
+        assert said.returncode == 0, said.stderr
+        digests.append(json.loads((tmp_path / name / "result.json").read_text())["digest"])
+    assert digests[0] == digests[1]

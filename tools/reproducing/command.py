@@ -156,8 +156,9 @@ def ended(command: Sequence[str | Path]) -> int:
 def show(flags: Sequence[str], folders: Sequence[Path], folder: Path) -> int:
     """A table, or a picture with its numbers, of these runs alone."""
     name = "-".join(flags[:2] if flags[0] in CURVES else flags).strip("-")
-    picture = [] if "--table" in flags else ["--out", folder / f"{name}.png"]
-    code = ended([TOOLS / "hts-plot", *folders, *flags, *picture])
+    picture = ["--out", folder / f"{name}.png", "--overwrite"]
+    other = ["--all-environments"] if "--table" in flags else picture
+    code = ended([TOOLS / "hts-plot", *folders, *flags, *other])
     print(flush=True)
     return code
 
