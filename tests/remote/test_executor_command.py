@@ -233,8 +233,14 @@ def test_nobody_outlives_it() -> None:
         ("--connect tcp://127.0.0.1 --env reference:", "must be tcp://HOST:PORT or ipc://PATH"),
         ("--connect tcp://127.0.0.1:1 --env referense:", "did you mean 'reference'?"),
         ("--connect tcp://127.0.0.1:1 --env gym:CartPol-v1", "there is no environment"),
-        ("--connect tcp://127.0.0.1:1 --env remote:", "nothing here that could be built"),
-        ("--connect tcp://127.0.0.1:1 --env reference: --seats 0", "must be a whole number"),
+        (
+            "--connect tcp://127.0.0.1:1 --env remote:",
+            "has no simulator that can be built here; name another family",
+        ),
+        (
+            "--connect tcp://127.0.0.1:1 --env reference: --seats 0",
+            "--seats: must be auto or a whole number from 1, not 0",
+        ),
         ("--connect tcp://127.0.0.1:1 --env reference: --seat 2", "did you mean '--seats'?"),
         ("--connect tcp://127.0.0.1:1 --env reference: --keys /nowhere", "/nowhere: a simulator's"),
     ],

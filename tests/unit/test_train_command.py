@@ -145,7 +145,10 @@ def seconds_to_end(layout: tuple[str, ...], told: signal.Signals, path: Path) ->
 @pytest.mark.parametrize(
     ("typed", "sentences"),
     [
-        (("--executors", "5", "--learners", "2"), ("machine.executors", "machine.learners")),
+        (
+            ("--executors", "5", "--learners", "2"),
+            ("--executors: 5 executors", "--learners: 2 learner"),
+        ),
         (("--executors", "5"), ("5 executors for 4 replicas",)),
         (("--set", "model=conv"), ("conv sees one image", "shows no image", "--set model=mlp")),
     ],
