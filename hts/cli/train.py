@@ -28,10 +28,11 @@ DESCRIPTION = "Train an agent: fast, and with the same result on any machine lay
 
 EPILOG = """examples:
   hts-train --algo ppo --env gfootball:3v1 --show-config
-  hts-train --config ppo-cartpole --seed 1 --set learning_rate=1e-3 --show-config
+  hts-train --config ppo-cartpole --seed 1 --set learning_rate=1e-3
 
-Values are taken from the defaults, then --config, then --set, then the other options; without
---config, from the ready configuration for this environment and algorithm, if there is one.
+Values are taken from the defaults, then --config, then --set, then the other
+options; without --config, from the ready configuration for this environment and
+algorithm, if there is one.
 """
 
 USAGE = """\

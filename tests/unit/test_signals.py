@@ -121,6 +121,42 @@ def test_a_nursery_that_starts_is_not_interrupted() -> None:
     assert said(NEWBORN) == "None\n"
 
 
+ENDING = """
+import atexit, os, signal, sys
+sys.argv = ["hts-command"]
+from hts import signals
+from hts.cli import shell
+
+def work():
+    signals.listen()
+    if {interrupted}:
+        os.kill(os.getpid(), signal.SIGINT)
+    return shell.DONE
+
+def again():
+    signals._Heard.last = 0.0  # as if more than a second had passed
+    os.kill(os.getpid(), signal.SIGINT)
+
+atexit.register(again)
+sys.exit(shell.run("hts-command", work))
+"""
+
+
+@pytest.mark.parametrize(("was_interrupted", "code"), [(True, 130), (False, 0)])
+def test_ctrl_c_while_python_ends_changes_nothing(was_interrupted: bool, code: int) -> None:
+    """Behind the work the exit code is decided, and no traceback follows it."""
+    done = subprocess.run(
+        [sys.executable, "-c", ENDING.format(interrupted=was_interrupted)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (
+        code,
+        "hts-command: interrupted\n" if was_interrupted else "",
+    )
+
+
 HTS_TRAIN = str(Path(sys.executable).with_name("hts-train"))
 SMOKE = ("--config", "smoke", "--set", "serial=true", "--evaluate", "0", "--run-dir")
 
