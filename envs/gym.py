@@ -176,7 +176,7 @@ def _record(name: str) -> type[Any]:
     return dataclasses.make_dataclass(
         "Options",
         [(LIMIT, Annotated[int, Range(1)] | None, limit)],
-        bases=(_signature(name).record(),),
+        bases=(_signature(name).record(isolates=True),),
         frozen=True,
     )
 

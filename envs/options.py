@@ -55,14 +55,17 @@ def _plain(limit: float) -> str:
     return str(int(limit)) if float(limit).is_integer() else f"{limit:g}"
 
 
-def option(default: Any, text: str, *, changes_result: bool = True) -> Any:
+def option(
+    default: Any, text: str, *, changes_result: bool = True, always_spelled: bool = True
+) -> Any:
     """A field of an options record: its default and what it does.
 
-    What cannot change a result (a number of threads) is no part of an experiment's identity.
+    What cannot change a result (a number of threads) is no part of an experiment's identity. Nor is
+    the default of an option that is not `always_spelled`: one that came later than runs that have
+    to keep their identity.
     """
-    return dataclasses.field(
-        default=default, metadata={"help": text, "changes_result": changes_result}
-    )
+    metadata = {"help": text, "changes_result": changes_result, "always_spelled": always_spelled}
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 @dataclass(frozen=True)

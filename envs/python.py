@@ -138,7 +138,7 @@ def _signature(name: str) -> Signature:
 
 @functools.cache
 def _record(name: str) -> type[Any]:
-    return _signature(name).record()
+    return _signature(name).record(isolates=not _announces_batch(_load(name)))
 
 
 def _announces_batch(factory: Callable[..., Any]) -> bool:

@@ -17,6 +17,7 @@ from urllib.parse import parse_qsl, quote
 
 from hts_envs.contract import BatchedWorld, Place, World
 from hts_envs.errors import BadName, BadOption, MissingPackages, WorldError, install_command
+from hts_envs.isolation import IsolatedWorld, Isolation
 from hts_envs.options import build, written
 from hts_envs.spelling import hint
 
@@ -106,9 +107,21 @@ class Spec:
         pairs = [
             f"{field.name}={quote(written(getattr(self.options, field.name)), safe=',:/[]')}"
             for field in sorted(dataclasses.fields(self.options), key=lambda field: field.name)
-            if field.metadata.get("changes_result", True)
+            if self._is_spelled(field)
         ]
         return f"{self.family.name}:{self.name}" + ("?" + "&".join(pairs) if pairs else "")
+
+    def _is_spelled(self, field: dataclasses.Field[Any]) -> bool:
+        if not field.metadata.get("changes_result", True):
+            return False
+        is_default = getattr(self.options, field.name) == field.default
+        return field.metadata.get("always_spelled", True) or not is_default
+
+    @property
+    def isolated(self) -> bool:
+        """Does each replica have global random generators of its own?"""
+        options = self.options
+        return isinstance(options, Isolation) and options.isolate == "generators"
 
 
 def family(name: str) -> Family:
@@ -141,7 +154,15 @@ def make(environment: str | Spec, place: Place = Place()) -> World | BatchedWorl
     """Build the world of this name."""
     spec = parse(environment) if isinstance(environment, str) else environment
     require(spec.family)
+    if spec.isolated:
+        return IsolatedWorld(lambda: _single(spec, place), place.seed)
     return spec.family.make(spec, place)
+
+
+def _single(spec: Spec, place: Place) -> World:
+    world = spec.family.make(spec, place)
+    assert isinstance(world, World), f"{spec.canonical()} is batched, and was isolated"
+    return world
 
 
 def require(found: Family) -> None:

@@ -27,6 +27,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from hts_envs.contract import Place
 from hts_envs.errors import BadOption
+from hts_envs.isolation import Isolation
 from hts_envs.options import coerce, option
 
 PLACED = ("seed", "replica", "replicas")
@@ -80,17 +81,23 @@ class Signature:
     placed: tuple[str, ...]
     takes_any: bool
 
-    def record(self) -> type[Any]:
-        """The frozen dataclass of the options; it refuses to be made without a needed one."""
+    def record(self, *, isolates: bool = False) -> type[Any]:
+        """The frozen dataclass of the options; it refuses to be made without a needed one.
+
+        Where generators can be isolated, there is an option for it, unless the callable has a
+        parameter of that name.
+        """
         fields = [
             (p.name, p.kind, option(p.default, f"argument of {self.owner}"))
             for p in self.parameters
         ]
         if self.takes_any:
             fields.append((KEYWORDS, str, option("", "further arguments, as a JSON object")))
+        isolates = isolates and all(p.name != "isolate" for p in self.parameters)
         return dataclasses.make_dataclass(
             "Options",
             fields,
+            bases=(Isolation,) if isolates else (),
             frozen=True,
             namespace={"__post_init__": lambda made: self._check(made)},
         )

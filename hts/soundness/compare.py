@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 import numpy as np
 
@@ -51,19 +52,48 @@ class Comparison:
     steps: int
 
 
+class Follower:
+    """Follows a run as it happens, until it leaves the remembered one."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
+        self.comparison = Comparison(None, 0)
+
+    def see(self, event: Event) -> bool:
+        """Compare one event; returns whether a difference was found."""
+        for position, fields in event.rows():
+            if position not in self._trace.digests:
+                continue  # the remembered run was stopped before
+            steps, unequal = self.comparison.steps, _unequal_field(self._trace, position, fields)
+            if unequal is not None:
+                first = self._trace.values.get(position, {}).get(unequal)
+                difference = Difference(position, unequal, first, fields.get(unequal))
+                self.comparison = Comparison(difference, steps)
+                return True
+            self.comparison = Comparison(None, steps + (position.step > 0))
+        return False
+
+
 def compare(trace: Trace, events: Iterable[Event]) -> Comparison:
     """Follow a run as it happens and stop where it leaves the remembered one."""
-    steps = 0
+    follower = Follower(trace)
     for event in events:
-        for position, fields in event.rows():
-            if position not in trace.digests:
-                continue  # the remembered run was stopped before
-            found = _unequal_field(trace, position, fields)
-            if found is not None:
-                first = trace.values.get(position, {}).get(found)
-                return Comparison(Difference(position, found, first, fields.get(found)), steps)
-            steps += position.step > 0
-    return Comparison(None, steps)
+        if follower.see(event):
+            break
+    return follower.comparison
+
+
+def compare_in_turns(runs: Sequence[tuple[Trace, Iterable[Event]]]) -> list[Comparison]:
+    """Advance several runs in turns, one call of each, and compare each with its own trace.
+
+    Stops at the first difference in any of them.
+    """
+    followers = [Follower(trace) for trace, _ in runs]
+    for events in zip_longest(*(events for _, events in runs)):
+        pairs = zip(followers, events, strict=True)
+        if any(event is not None and follower.see(event) for follower, event in pairs):
+            break
+    return [follower.comparison for follower in followers]
 
 
 def _unequal_field(trace: Trace, position: Position, fields: dict[str, Array]) -> str | None:

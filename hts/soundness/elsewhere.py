@@ -4,8 +4,9 @@ This module is both sides. The parent starts `python -m hts.soundness.elsewhere 
 with another hash seed than its own, and reads what the child wrote into the directory: one JSON
 object a line, so that what a child found out before it died is not lost. Jobs:
 
-    compare  repeat the run of `plan`, compare with the digests; then step on after an end
-    memory   build one world, then one more, and see by how much the process grows
+    compare     repeat the run of `plan`, compare with the digests; then step on after an end
+    interleave  make another run alone, then both at once, step by step: is each as it was alone?
+    memory      build one world, then one more, and see by how much the process grows
 """
 
 from __future__ import annotations
@@ -28,12 +29,14 @@ import numpy as np
 
 from hts.runtime.nursery import die_with
 from hts.scratch import scratch
-from hts.soundness.compare import Comparison, Difference, compare
+from hts.soundness.compare import Comparison, Difference, compare, compare_in_turns
 from hts.soundness.findings import Broken
 from hts.soundness.subject import Subject, build
 from hts.soundness.trace import Plan, Position, Trace, play, step
+from hts_envs.contract import Array
 
-_ASKED, _TOLD, _OTHER = "asked.json", "told.jsonl", "other.npy"
+_ASKED, _TOLD = "asked.json", "told.jsonl"
+_FIRST, _OTHER = "first.npy", "other.npy"  # the two values of a difference, where known
 _WARM_STEPS = 30
 
 
@@ -48,10 +51,22 @@ class Elsewhere:
 
 def compare_elsewhere(environment: str, plan: Plan, trace: Trace, patience: float) -> Elsewhere:
     """Repeat a run in a fresh process."""
+    return _compared("compare", environment, plan, trace, patience)
+
+
+def compare_interleaved(environment: str, plan: Plan, trace: Trace, patience: float) -> Elsewhere:
+    """Repeat a run in a fresh process while a second replica is stepped in turn with it.
+
+    Each replica is compared with itself alone. The position of a difference names the replica.
+    """
+    return _compared("interleave", environment, plan, trace, patience)
+
+
+def _compared(job: str, environment: str, plan: Plan, trace: Trace, patience: float) -> Elsewhere:
     digests = [[*position, fields] for position, fields in trace.digests.items()]
     asked = {"environment": environment, "plan": dataclasses.asdict(plan), "digests": digests}
     with scratch() as folder:
-        told, words = _run_child("compare", folder, asked, patience)
+        told, words = _run_child(job, folder, asked, patience)
         if "compared" not in told:
             broken = told.get("broken")
             said = [broken["text"], *broken["detail"]] if broken else words
@@ -61,10 +76,13 @@ def compare_elsewhere(environment: str, plan: Plan, trace: Trace, patience: floa
         if compared["field"] is not None:
             position = Position(*compared["position"])
             first = trace.values.get(position, {}).get(compared["field"])
-            other = folder / _OTHER
-            second = np.load(other, allow_pickle=False) if other.exists() else None
-            difference = Difference(position, compared["field"], first, second)
+            first = _load(folder / _FIRST) if first is None else first
+            difference = Difference(position, compared["field"], first, _load(folder / _OTHER))
         return Elsewhere(Comparison(difference, compared["steps"]), told.get("after_end"))
+
+
+def _load(path: Path) -> Array | None:
+    return np.load(path, allow_pickle=False) if path.exists() else None
 
 
 def memory_of_replica(environment: str, seed: int, patience: float) -> float | None:
@@ -113,7 +131,7 @@ def main(argv: Sequence[str]) -> int:
             told.flush()
 
         try:
-            {"compare": _compare, "memory": _memory}[job](folder, asked, tell)
+            _JOBS[job](folder, asked, tell)
         except Broken as broken:
             tell(broken={"text": broken.text, "detail": broken.detail})
         except Exception:
@@ -123,13 +141,47 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _compare(folder: Path, asked: dict[str, Any], tell: Any) -> None:
-    plan = Plan(**asked["plan"])
-    trace = Trace({Position(r, e, s): fields for r, e, s, fields in asked["digests"]})
+    plan, trace = _asked_run(asked)
     subject = build(asked["environment"], plan.world_seed)
-    found = compare(trace, play(subject, plan))
+    _tell_compared(folder, compare(trace, play(subject, plan)), tell)
+    subject.close()
+    tell(after_end=_after_the_end(build(asked["environment"], plan.world_seed), plan))
+
+
+def _interleave(folder: Path, asked: dict[str, Any], tell: Any) -> None:
+    """The second replica is alone in a process that has built no other; then both are built."""
+    environment = asked["environment"]
+    plan, trace = _asked_run(asked)
+    other = dataclasses.replace(plan, seed=plan.seed ^ 1, world_seed=plan.world_seed ^ 1)
+    alone = Trace()
+    subject = build(environment, other.world_seed, replica=1)
+    for event in play(subject, other):
+        alone.record(event)
+    subject.close()
+    first, second = build(environment, plan.world_seed), build(environment, other.world_seed, 1)
+    ours, theirs = compare_in_turns([(trace, play(first, plan)), (alone, play(second, other))])
+    if ours.difference is None and theirs.difference is not None:
+        position = theirs.difference.position
+        position = position._replace(replica=position.replica + first.replicas)
+        theirs = Comparison(dataclasses.replace(theirs.difference, position=position), ours.steps)
+        _tell_compared(folder, theirs, tell)
+    else:
+        _tell_compared(folder, ours, tell)
+    first.close()
+    second.close()
+
+
+def _asked_run(asked: dict[str, Any]) -> tuple[Plan, Trace]:
+    digests = {Position(r, e, s): fields for r, e, s, fields in asked["digests"]}
+    return Plan(**asked["plan"]), Trace(digests)
+
+
+def _tell_compared(folder: Path, found: Comparison, tell: Any) -> None:
     difference = found.difference
-    if difference is not None and difference.second is not None:
-        np.save(folder / _OTHER, difference.second, allow_pickle=False)
+    if difference is not None:
+        for name, value in ((_FIRST, difference.first), (_OTHER, difference.second)):
+            if value is not None:
+                np.save(folder / name, value, allow_pickle=False)
     tell(
         compared={
             "steps": found.steps,
@@ -137,8 +189,6 @@ def _compare(folder: Path, asked: dict[str, Any], tell: Any) -> None:
             "position": difference.position if difference else None,
         }
     )
-    subject.close()
-    tell(after_end=_after_the_end(build(asked["environment"], plan.world_seed), plan))
 
 
 def _after_the_end(subject: Subject, plan: Plan) -> str:
@@ -200,6 +250,9 @@ def _own_bytes() -> int | None:
         return sum(int(sizes[name].split()[0]) << 10 for name in ("RssAnon", "RssShmem"))
     except (OSError, ValueError, KeyError):
         return None
+
+
+_JOBS = {"compare": _compare, "interleave": _interleave, "memory": _memory}
 
 
 if __name__ == "__main__":

@@ -1,13 +1,15 @@
 """The whole examination, phase by phase; the most telling question first.
 
-probe      how fast is it? decides how much of the rest fits into the time
-survey     one run, remembered, watched by the inspectors
-repeat     the same run in a fresh world of this process
-elsewhere  the same run in a fresh process; then a step after the end of an episode
-history    a later episode, now as the first of a fresh world
-seed       the same actions with another seed
-snapshots  what follows a restore
-profile    time and memory, and the machine that they suggest
+probe        how fast is it? decides how much of the rest fits into the time
+survey       one run, remembered, watched by the inspectors
+repeat       the same run in a fresh world of this process
+elsewhere    the same run in a fresh process; then a step after the end of an episode
+interleaved  the same run beside a second replica, stepped in turn in one process
+history      a later episode, now as the first of a fresh world
+seed         the same actions with another seed
+isolated     where runs differ: does it help that each replica has generators of its own?
+snapshots    what follows a restore
+profile      time and memory, and the machine that they suggest
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from dataclasses import dataclass
 
 import hts_envs
 from hts.soundness.compare import Comparison, compare
-from hts.soundness.elsewhere import compare_elsewhere, memory_of_replica
+from hts.soundness.elsewhere import compare_elsewhere, compare_interleaved, memory_of_replica
 from hts.soundness.facts import profile_facts, world_facts
 from hts.soundness.findings import Broken, Level, Report, last_lines, plural
 from hts.soundness.inspectors import inspectors
@@ -29,11 +31,16 @@ from hts.soundness.subject import Subject, build
 from hts.soundness.suggest import resources, suggest
 from hts.soundness.trace import Plan, Trace, play
 from hts_envs.errors import BrokenSimulator
+from hts_envs.isolation import Isolation
 
 SLOW_RESET = 0.25
 """Resets that take more of the time than this are worth a warning."""
 
-_RUNS = 8  # the phases that carry out a whole run, process start-up counted as two
+_RUNS = 12  # the phases that carry out a whole run, process start-up counted as two
+_REPEATED = ("repeat", "process", "interleaved", "history")
+"""Checks that repeat a run, and find what it depends on besides its seed."""
+
+_ISOLATED = "isolate=generators"
 _PROBE_TICKS = 12
 _TICKS_MIN = 8
 
@@ -97,6 +104,11 @@ def _canonical(environment: str) -> str:
         raise Broken("raises", str(error), last_lines(error.__cause__ or error)) from error
 
 
+def _can_be_isolated(environment: str) -> bool:
+    spec = hts_envs.parse(environment)
+    return isinstance(spec.options, Isolation) and not spec.isolated
+
+
 class _Examination:
     def __init__(
         self, environment: str, seed: int, budget: Budget, report: Report, tell: Tell
@@ -111,15 +123,23 @@ class _Examination:
     def run(self) -> None:
         self._plan = self._probe()
         self._survey()
-        if self._repeat():
-            self._elsewhere()
-            independent = self._history()
-            self._other_seed()
-            if independent:
-                self._tell("snapshots")
-                longest = max(self._trace.digests, key=lambda position: position.step)
-                self._report.findings += examine_snapshots(self._build, self._plan, longest)
+        independent = self._repeated()
+        self._isolated()
+        if independent:
+            self._tell("snapshots")
+            longest = max(self._trace.digests, key=lambda position: position.step)
+            self._report.findings += examine_snapshots(self._build, self._plan, longest)
         self._profile()
+
+    def _repeated(self) -> bool:
+        """Repeat the run in every way; returns whether an episode depends on its seed alone."""
+        if not self._repeat():
+            return False
+        if self._elsewhere():
+            self._interleaved()
+        independent = self._history()
+        self._other_seed()
+        return independent
 
     def _build(self) -> Subject:
         return build(self._environment, self._plan.world_seed)
@@ -172,25 +192,81 @@ class _Examination:
         self._report.add(Level.OK, "repeat", f"two runs with the same seeds are bit-equal: {done}")
         return True
 
-    def _elsewhere(self) -> None:
+    def _elsewhere(self) -> bool:
+        """Without this, two replicas in a fresh process would differ for the same reason."""
         self._tell("the same run in a fresh process")
         patience = 60 + 20 * self._budget.seconds
         found = compare_elsewhere(self._environment, self._plan, self._trace, patience)
         if found.comparison is None:
             text = "the same run in a fresh process did not come to its end"
             self._report.add(Level.ERROR, "process", text, found.last_words)
-            return
+            return False
         if found.comparison.difference is not None:
             text = f"a run in a fresh process differs: {found.comparison.difference}"
             self._report.add(Level.ERROR, "process", text)
         else:
             self._report.add(Level.OK, "process", "a run in a fresh process is bit-equal")
         self._after_end(found.after_end)
+        return found.comparison.difference is None
 
     def _after_end(self, told: str | None) -> None:
         if told in _AFTER_END:
             level, text = _AFTER_END[told]
             self._report.add(level, "after_end", text)
+
+    def _interleaved(self) -> None:
+        self._tell("two replicas in one process")
+        patience = 60 + 40 * self._budget.seconds
+        found = compare_interleaved(self._environment, self._plan, self._trace, patience)
+        if found.comparison is None:
+            text = "two replicas in one process, stepped in turn, did not come to their end"
+            self._report.add(Level.ERROR, "interleaved", text, found.last_words)
+        elif found.comparison.difference is not None:
+            text = (
+                "two replicas in one process, stepped in turn, differ from each of them alone: "
+                f"{found.comparison.difference}. They share state that is kept outside them"
+            )
+            self._report.add(Level.ERROR, "interleaved", text)
+        else:
+            text = "two replicas in one process are bit-equal to each of them alone"
+            self._report.add(Level.OK, "interleaved", text)
+
+    def _isolated(self) -> None:
+        """Where runs differ, repeat the examination with isolated generators, and say the result.
+
+        A second examination costs as much as the first: it is made only where it may help.
+        """
+        broken = {f.check for f in self._report.findings if f.level is Level.ERROR}
+        if not broken & set(_REPEATED) or not _can_be_isolated(self._environment):
+            return
+        query = "&" if "?" in self._environment else "?"
+        environment = f"{self._environment}{query}{_ISOLATED}"
+        again = _Examination(
+            environment, self._seed, self._budget, Report(environment, self._seed), self._tell
+        )
+        self._report.add(Level.NOTE, "isolate", again.remedy())
+
+    def remedy(self) -> str:
+        """Return whether every repetition succeeds, in a sentence that names this environment."""
+        try:
+            self._plan = self._probe()
+            self._survey()
+            self._repeated()
+        except Broken as broken:
+            self._report.add(Level.ERROR, "repeat", broken.text)
+        errors = [f for f in self._report.findings if f.level is Level.ERROR]
+        failed = next((f for f in errors if f.check in _REPEATED), None)
+        if failed is None:
+            return (
+                f"?{_ISOLATED} mends it: with global random generators of each replica's own "
+                f"({self._environment}) all of these runs are bit-equal"
+            )
+        return (
+            f"?{_ISOLATED} does not mend it, so the state is not (only) that of the global random "
+            "generators of Python, NumPy and torch. It may be an attribute of a class or module, "
+            "a static variable of native code, or a generator that no seed reaches. Where each "
+            "replica alone is sound, a process for each also helps: --executors as many as --envs"
+        )
 
     def _history(self) -> bool:
         """Without this, a restored world could not be told from one with another past."""

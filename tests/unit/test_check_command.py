@@ -36,7 +36,7 @@ def test_a_sound_world_ends_with_0(capsys: pytest.CaptureFixture[str]) -> None:
     """The verdict is told in words, without colour where nobody looks at a terminal."""
     assert main([f"{FAKES}:Sound", *QUICK]) == 0
     told = capsys.readouterr().out
-    assert "  sound: 11 checks passed, 0 warnings" in told
+    assert "  sound: 12 checks passed, 0 warnings" in told
     assert "suggested machine" in told
     assert "\x1b" not in told
 

@@ -24,7 +24,7 @@ from hts.soundness.suggest import Resources, rollout_length, suggest, waiting_fa
 from hts.soundness.trace import Plan, Position, Trace, play
 from hts_envs.contract import Array, Box, Discrete, MultiDiscrete, Spaces
 from hts_envs.errors import BadName
-from tests.fakes import broken_worlds
+from tests.fakes import broken_worlds, shared_state
 
 QUICK = Budget(episodes=20, steps=120, seconds=2.0)
 PLAN = Plan(seed=0, world_seed=0, ticks=100, episode_limit=50, episodes=20)
@@ -52,6 +52,7 @@ def sentences(report: Report, check: str, level: Level) -> list[str]:
 SOUND = {
     "repeat": "two runs with the same seeds are bit-equal: ",
     "process": "a run in a fresh process is bit-equal",
+    "interleaved": "two replicas in one process are bit-equal to each of them alone",
     "history": "is bit-equal in a world that played none before",
     "seed": "another seed differs: observation in episode 0, step 0",
     "spaces": "every observation, reward and flag has its declared type",
@@ -162,6 +163,37 @@ def test_a_broken_world_is_caught_with_the_right_sentence(
     report = examined(world)
     assert not report.sound
     assert any(words in text for text in sentences(report, check, Level.ERROR)), report.findings
+
+
+@pytest.mark.parametrize(
+    ("world", "first"),
+    [("SeedsGlobals", [0, 0, 1]), ("SharesAClass", [0, 0, 4]), ("FirstWins", [0, 0, 0])],
+)
+def test_state_outside_a_simulator_shows_beside_another_one(
+    world: str, first: list[int], tmp_path: Path
+) -> None:
+    """Global generators, class attributes, and what the first one in a process makes for all."""
+    name = f"python:tests.fakes.shared_state:{world}"
+    trace = trace_of(name)
+    vars(shared_state)[world].map = []  # as in a process of its own
+    told = told_by("interleave", tmp_path, name, trace)
+    assert told["compared"]["position"] == first
+    assert told["compared"]["field"] == "observation"
+
+
+def test_isolation_is_named_where_it_helps() -> None:
+    """The examination is repeated with isolated generators, and its result is told."""
+    report = examine("python:tests.fakes.shared_state:SeedsGlobals", 0, QUICK)
+    assert not report.sound
+    (text,) = sentences(report, "interleaved", Level.ERROR)
+    assert "two replicas in one process, stepped in turn, differ from each of them alone" in text
+    (remedy,) = sentences(report, "isolate", Level.NOTE)
+    assert remedy.startswith("?isolate=generators mends it")
+    assert "SeedsGlobals?isolate=generators)" in remedy
+    report = examine("python:tests.fakes.shared_state:SharesAClass", 0, QUICK)
+    (remedy,) = sentences(report, "isolate", Level.NOTE)
+    assert "isolate=generators does not mend it" in remedy
+    assert "attribute of a class or module" in remedy
 
 
 ODD = [
@@ -408,7 +440,7 @@ def told_by(job: str, folder: Path, world: str, trace: Trace) -> dict[str, Any]:
     """What the fresh process would write, asked in this one."""
     digests = [[*position, fields] for position, fields in trace.digests.items()]
     asked = {
-        "environment": f"python:tests.fakes.broken_worlds:{world}",
+        "environment": world if ":" in world else f"python:tests.fakes.broken_worlds:{world}",
         "plan": dataclasses.asdict(PLAN),
         "seed": 0,
         "digests": digests,
@@ -422,8 +454,13 @@ def told_by(job: str, folder: Path, world: str, trace: Trace) -> dict[str, Any]:
 
 
 def sound_trace() -> Trace:
+    return trace_of("python:tests.fakes.broken_worlds:Sound")
+
+
+def trace_of(environment: str) -> Trace:
+    """A run of this environment, alone in this process."""
     trace = Trace()
-    for event in play(Single(broken_worlds.Sound()), PLAN):
+    for event in play(build(environment, PLAN.world_seed), PLAN):
         trace.record(event)
     return trace
 
