@@ -68,7 +68,7 @@ class PythonFamily(Family):
                 found = factory(**given)
         except WorldError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise BrokenSimulator(
                 f"{owner}: the factory raised {type(error).__name__}: {error}"
             ) from error
@@ -114,7 +114,7 @@ def _module(name: str) -> Any:
             f"python: {name} needs {error.name}, which is not installed here. "
             f"Install it with: pip install {(error.name or '').partition('.')[0]}"
         ) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise BrokenSimulator(
             f"python: importing {name} raised {type(error).__name__}: {error}"
         ) from error

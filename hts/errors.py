@@ -4,6 +4,7 @@ HtsError
 ├── RoleFailed       a role raised: its name and its trace
 │   └── RoleDied     its process ended without a word
 ├── WorldFailed      a world raised in an executor: which replica's
+├── SimulatorFailed  a simulator raised or ended its process before a run began
 ├── Damaged          a file that cannot be believed: which part of it (`hts.report.sealed`)
 └── WrongUsage       what the user typed cannot be done: told in one sentence, exit code 2
     └── BadConfig    every problem of a configuration at once, each with its origin
@@ -21,15 +22,17 @@ class HtsError(Exception):
 class RoleFailed(HtsError):
     """A role failed in its own process; the text holds its name and its traceback or end.
 
-    `replica` is the one whose world raised, where that is what happened.
+    `replica` is the one whose world raised, where that is what happened. `short` is one line.
     """
 
-    def __init__(self, role: str, what: str, replica: int | None = None) -> None:
+    def __init__(
+        self, role: str, what: str, replica: int | None = None, *, short: str = ""
+    ) -> None:
         super().__init__(f"{role} failed: {what.rstrip()}")
         self.role = role
         self.what = what
         self.replica = replica
-        self.short = f"{role} failed: {what.rstrip().splitlines()[-1]}"
+        self.short = short or f"{role} failed: {what.rstrip().splitlines()[-1]}"
 
 
 class RoleDied(RoleFailed):
@@ -42,6 +45,17 @@ class WorldFailed(HtsError):
     def __init__(self, replica: int) -> None:
         super().__init__(f"the world of replica {replica} raised")
         self.replica = replica
+
+
+class SimulatorFailed(HtsError):
+    """A simulator raised or ended its process outside a run.
+
+    The text is one sentence; `traceback` is the simulator's own, where it has one.
+    """
+
+    def __init__(self, sentence: str, traceback: str = "") -> None:
+        super().__init__(sentence)
+        self.traceback = traceback
 
 
 class WrongUsage(HtsError):

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from hts.bench.walks import StepCosts, measure_steps
+from hts.bench.walks import StepCosts, measure_worlds
 from hts.config import PPO, Experiment
 from hts.determinism.strategy import LARGEST_BATCH
 from hts.machine import Sizes
@@ -24,9 +24,8 @@ from hts.models.policy import Policy, uniforms
 from hts.roles.learner import Learner
 from hts.runtime.assemble import Plan
 from hts.soundness.subject import actions
-from hts_envs.contract import Place
 from hts_envs.randomness import fold_rows, uniform
-from hts_envs.registry import Spec, make
+from hts_envs.registry import Spec
 
 BATCHES = (1, 4, 8, 16, 32, 64, 256, 1024, 4096)
 
@@ -67,21 +66,8 @@ class Budget:
 
 def measure(found: Plan, spec: Spec, budget: Budget = Budget()) -> Costs:
     """Everything, with worlds of its own that are closed before the network is looked at."""
-    return with_networks(found, measure_worlds(found, spec, budget), budget)
-
-
-def measure_worlds(found: Plan, spec: Spec, budget: Budget) -> StepCosts:
-    """The costs of stepping alone."""
-    replicas = found.experiment.replicas
-    worlds = [
-        make(spec, Place(first, replicas if spec.batched else 1, 0))
-        for first in range(1 if spec.batched else min(budget.worlds, replicas))
-    ]
-    try:
-        return measure_steps(worlds, budget.steps)
-    finally:
-        for world in worlds:
-            world.close()
+    step = measure_worlds(spec, found.experiment.replicas, budget.steps, budget.worlds)
+    return with_networks(found, step, budget)
 
 
 def with_networks(found: Plan, step: StepCosts, budget: Budget) -> Costs:

@@ -16,6 +16,7 @@ from hts.errors import RoleFailed
 from hts.runtime.assemble import plan
 from hts.runtime.devices import device_of
 from hts.runtime.layout import There, choose
+from hts.runtime.preview import look_once
 from hts_envs.registry import parse
 
 PARTS_SECONDS = 5.0
@@ -88,7 +89,8 @@ def _outcome(config: Config, found: Found, crowded: float | None, seconds: float
     layout = choose(config.machine, experiment, there, found.costs)
     reading, failure = None, ""
     try:
-        planned = plan(experiment, spec, device, config.machine.jitter)
+        look = look_once(experiment.env, experiment.seed)
+        planned = plan(experiment, spec, device, config.machine.jitter, look)
         reading = run_machine(planned, layout.machine, seconds)
     except RoleFailed as error:
         failure = str(error)

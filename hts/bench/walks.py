@@ -16,7 +16,8 @@ import numpy as np
 from hts.determinism.keys import Purpose, episode_seed, episode_seeds, keys
 from hts.soundness.profile import Stretch, undisturbed
 from hts.soundness.subject import actions
-from hts_envs.contract import Array, BatchedWorld, Observation, World
+from hts_envs.contract import Array, BatchedWorld, Observation, Place, World
+from hts_envs.registry import Spec, make
 
 _SHORT = 100e-6  # seconds: shorter steps are timed several at once, or the clock would count
 _AT_ONCE = 64
@@ -56,6 +57,19 @@ class StepCosts:
     def waiting(self) -> float:
         """The share of a step in which this process computes nothing."""
         return min(1.0, max(0.0, 1.0 - self.cpu / self.mean))
+
+
+def measure_worlds(spec: Spec, replicas: int, seconds: float, worlds: int = 1) -> StepCosts:
+    """Build as many worlds, one of all replicas where it is batched, and measure their steps."""
+    made = [
+        make(spec, Place(first, replicas if spec.batched else 1, 0))
+        for first in range(1 if spec.batched else min(worlds, replicas))
+    ]
+    try:
+        return measure_steps(made, seconds)
+    finally:
+        for world in made:
+            world.close()
 
 
 def measure_steps(worlds: Sequence[World | BatchedWorld], seconds: float) -> StepCosts:

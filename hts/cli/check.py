@@ -19,8 +19,9 @@ from hts.cli import shell
 from hts.determinism import numerics
 from hts.soundness import reproduce
 from hts.soundness.case import Case
-from hts.soundness.examine import Budget, examine
+from hts.soundness.examine import Budget
 from hts.soundness.findings import Report
+from hts.soundness.in_child import examine_in_child
 from hts.soundness.listing import environments, families, render_environments, render_families
 from hts.soundness.render import render
 from hts.soundness.replay import LIMIT
@@ -159,7 +160,7 @@ def _examine(asked: argparse.Namespace) -> int:
     numerics.set_environment()  # a simulator on torch is measured as an executor would run it
     budget = Budget(asked.episodes, asked.steps, asked.seconds)
     with _own_output(), _progress() as tell:
-        report = examine(asked.environment, asked.seed, budget, tell)
+        report = examine_in_child(asked.environment, asked.seed, budget, tell)
     if asked.json:
         print(json.dumps(as_json(report), indent=2, allow_nan=False))
     else:

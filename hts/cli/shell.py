@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from hts import signals
 from hts.cli import IS_COMMAND
-from hts.errors import BadConfig, WrongUsage
+from hts.errors import BadConfig, SimulatorFailed, WrongUsage
 from hts_envs.errors import BadName, BadOption, MissingPackages
 from hts_envs.options import coerce
 from hts_envs.spelling import hint
@@ -94,6 +94,11 @@ def _code_of(command: str, work: Callable[[], int]) -> int:
             tell(command, problem)
     except (WrongUsage, BadName, BadOption, MissingPackages) as error:
         tell(command, str(error))
+    except SimulatorFailed as error:
+        if error.traceback:
+            print(error.traceback.rstrip(), file=sys.stderr)
+        tell(command, str(error))
+        return FAILED
     except KeyboardInterrupt:
         tell(command, "interrupted")
         return INTERRUPTED

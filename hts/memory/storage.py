@@ -14,6 +14,7 @@ import numpy as np
 
 from hts.machine import SharedArray, Sizes, storage_arrays
 from hts_envs.contract import Array, Observation, Spaces
+from hts_envs.errors import BrokenSimulator
 
 _PAIRED = 4
 """Bytes up to which two words are joined by arithmetic."""
@@ -67,7 +68,7 @@ def as_declared(name: str, shown: Array, shape: tuple[int, ...]) -> Array:
     """What a simulator shows, in the shape that it declares: another one could be spread over its
     place."""
     if shown.shape != shape:
-        raise ValueError(f"{name} has the shape {shown.shape}; declared is {shape}")
+        raise BrokenSimulator(f"{name} has the shape {shown.shape}; declared is {shape}")
     return shown
 
 

@@ -20,6 +20,7 @@ from hts.memory.storage import Storage, as_declared
 from hts.models.bounds import Taken
 from hts.roles.rebuilding import Rebuilt, Snapshot, Snapshots
 from hts_envs.contract import Array, BatchedStep, Observation
+from hts_envs.errors import BrokenSimulator
 from hts_envs.randomness import extend, extend_int
 
 
@@ -198,7 +199,7 @@ class Block(ABC):
         for name, array in places.items():
             try:
                 as_declared(name, seen[name], (len(rows), *array.shape[1:]))
-            except ValueError as error:
+            except BrokenSimulator as error:
                 raise WorldFailed(self.replicas[int(rows[0])]) from error
 
     def _begin(self, rows: Array) -> Observation:

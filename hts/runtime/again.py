@@ -21,6 +21,7 @@ from hts.determinism.divergence import (
 from hts.runtime.assemble import Updated, plan
 from hts.runtime.devices import device_of
 from hts.runtime.disturb import Disturbed, Run, Trouble, disturbed
+from hts.runtime.preview import Look, look_once
 from hts.runtime.standing import Standing
 from hts.runtime.train import make_run
 from hts.scratch import scratch
@@ -61,13 +62,19 @@ def played(setting: Setting, count: int, keep: Keep | None = None) -> Disturbed:
     """The same, with what the run went through."""
     machine = setting.machine
     spec, device = parse(setting.experiment.env), device_of(machine)
-    found = plan(setting.experiment, spec, device, machine.jitter, setting.spaces)
+    found = plan(setting.experiment, spec, device, machine.jitter, _look(setting))
     found = dataclasses.replace(found, keep=keep)
 
     def start(here: Machine, begin: Standing | None) -> Run:
         return make_run(found, here, begin)
 
     return disturbed(start, machine, count, setting.trouble)
+
+
+def _look(setting: Setting) -> Look:
+    if setting.spaces is not None:
+        return Look(setting.spaces)
+    return look_once(setting.experiment.env, setting.experiment.seed)
 
 
 def again(ours: Setting, theirs: Setting, update: int) -> Again:
@@ -122,8 +129,8 @@ def _in_parameters(setting: Setting, paths: Sequence[str]) -> str:
 def _name(setting: Setting, index: int) -> str:
     """The layer that a parameter belongs to, and its place there."""
     experiment = setting.experiment
-    device, spaces = device_of(setting.machine), setting.spaces
-    policy = plan(experiment, parse(experiment.env), device, spaces=spaces).policy()
+    device, look = device_of(setting.machine), _look(setting)
+    policy = plan(experiment, parse(experiment.env), device, look=look).policy()
     for name, parameter in policy.network.named_parameters():
         if index < parameter.numel():
             at = np.unravel_index(index, tuple(parameter.shape))

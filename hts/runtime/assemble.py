@@ -27,9 +27,10 @@ from hts.report.policies import Policies
 from hts.roles.blocks import Episode
 from hts.runtime.crew import crew_for
 from hts.runtime.learners import tables
+from hts.runtime.preview import Look, look_here
 from hts.runtime.shared import Blueprint, Roles
-from hts_envs.contract import Place, Spaces
-from hts_envs.registry import Spec, make
+from hts_envs.contract import Spaces
+from hts_envs.registry import Spec
 
 _COPIES = 8
 """Copies of the parameters in memory: three versions, the networks of one actor and of the learner,
@@ -105,20 +106,23 @@ def plan(
     spec: Spec,
     device: str,
     jitter: float = 0.0,
-    spaces: Spaces | None = None,
+    look: Look | None = None,
 ) -> Plan:
-    """Look at one world, where its spaces are not known, and refuse a model that cannot see it."""
-    played, comes_back = "", True
-    if spaces is None:
-        world = make(spec, Place(0, 1, experiment.seed))
-        spaces, played = world.spaces, getattr(world, "description", "")
-        comes_back = world.traits.reseeds
-        world.close()
+    """Refuse a model that does not fit the environment; without a look at it, take one here."""
+    if look is None:
+        look = look_here(spec, experiment.seed)
         numerics.settle()
-    problems = misfits(experiment, spaces)
+    problems = misfits(experiment, look.spaces)
     if problems:
         raise BadConfig(problems)
-    return Plan(experiment, spaces, device, jitter, world=played, comes_back=comes_back)
+    return Plan(
+        experiment,
+        look.spaces,
+        device,
+        jitter,
+        world=look.description,
+        comes_back=look.reseeds,
+    )
 
 
 def shortage(experiment: Experiment, spaces: Spaces) -> str | None:

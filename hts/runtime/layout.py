@@ -22,7 +22,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from hts.bench.costs import Budget, Costs, measure, measure_worlds
+from hts.bench.costs import Budget, Costs, with_networks
+from hts.bench.walks import StepCosts
 from hts.config import Experiment, Machine
 from hts.runtime.assemble import Plan
 from hts.runtime.crew import blocks_for
@@ -54,6 +55,10 @@ Counts: TypeAlias = tuple[int, int]
 """So many executors, and threads of the learner."""
 
 
+Measure: TypeAlias = Callable[[float], StepCosts]
+"""Measures steps of the environment for about so many seconds."""
+
+
 @dataclass(frozen=True)
 class Work:
     """CPU seconds of a sample: of acting, by so many executors, and of learning."""
@@ -71,7 +76,7 @@ class There:
     device: str = "cpu"
 
 
-def auto(found: Plan, spec: Spec, machine: Machine) -> Layout:
+def auto(found: Plan, spec: Spec, machine: Machine, measure: Measure | None = None) -> Layout:
     """Look at what has to be known for a choice, and choose."""
     if machine.serial or "auto" not in (machine.executors, machine.stepping):
         return Layout(machine, "as asked for")
@@ -79,22 +84,24 @@ def auto(found: Plan, spec: Spec, machine: Machine) -> Layout:
         why = f"simulators dial in at {machine.listen}"
         return _filled(machine, found.experiment, 1, why=why)
     there = There(len(os.sched_getaffinity(0)), spec.batched, found.device)
-    if spec.batched or found.device != "cpu" or spec.family.name in _UNMEASURED:
+    if spec.batched or found.device != "cpu" or spec.family.name in _UNMEASURED or not measure:
         return choose(machine, found.experiment, there)
     try:
-        costs = _look(found, spec)
+        costs = _costs(found, measure)
     except Exception as error:  # it will raise where it is run, and be told from there
         chosen = choose(machine, found.experiment, there)
-        return Layout(chosen.machine, f"{chosen.why} (not measured: {type(error).__name__})")
+        why = next(iter(str(error).splitlines()), type(error).__name__)
+        return Layout(chosen.machine, f"{chosen.why} (its steps could not be measured: {why})")
     return choose(machine, found.experiment, there, costs)
 
 
-def _look(found: Plan, spec: Spec) -> Costs:
+def _costs(found: Plan, measure: Measure) -> Costs:
     """What a choice depends on: with a replay, whether steps wait, since each of its two learners
     has a core, whatever it costs."""
-    if not found.experiment.windows:
-        return measure(found, spec, LOOK)
-    return Costs(measure_worlds(found, spec, LOOK), {1: 0.0}, 0.0)
+    step = measure(LOOK.steps)
+    if found.experiment.windows:
+        return Costs(step, {1: 0.0}, 0.0)
+    return with_networks(found, step, LOOK)
 
 
 def choose(

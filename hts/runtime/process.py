@@ -25,6 +25,8 @@ from hts.errors import RoleDied, RoleFailed, WorldFailed
 from hts.memory.room import kills
 from hts.runtime.nursery import bear
 from hts.signals import wait
+from hts.tracebacks import simulator_failure
+from hts_envs.errors import WorldError
 
 _SECONDS_TO_END = 2.0
 _SECONDS_TO_SAY = 1.0
@@ -191,8 +193,8 @@ def _main(
         role(pipe, *given)
     except Exception as error:
         replica = error.replica if isinstance(error, WorldFailed) else None
-        told = error.__cause__ if replica is not None and error.__cause__ else error
-        text = "".join(traceback.format_exception(told))
+        is_simulator = isinstance(error, (WorldFailed, WorldError))
+        text = simulator_failure(error) if is_simulator else traceback.format_exc()
         with suppress(OSError):  # nobody listens where the parent has ended the run, or is gone
             pipe.send(error=text, replica=replica)
         sys.exit(1)

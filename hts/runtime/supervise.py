@@ -149,9 +149,10 @@ class Supervisor:
             raise death
         if of_itself and seat.executor is not None:
             blocks = list(self._crew.blocks_of(seat.executor))
-            self._once(death, seat.name, *self._shared.desk.asked[blocks].tolist())
-            for block in self._shared.desk.stepping(blocks):
-                self._case(block, Failure(Kind.DIES, death.what))
+            stepping = list(self._shared.desk.stepping(blocks))
+            cases = [self._case(block, Failure(Kind.DIES, death.what)) for block in stepping]
+            told = _repeatable(death, cases[0] if cases else None)
+            self._once(told, seat.name, *self._shared.desk.asked[blocks].tolist())
         self._replace(seat, death)
 
     def _raised(self, seat: Seat, failure: RoleFailed) -> None:
@@ -161,10 +162,21 @@ class Supervisor:
         block = self._crew.block_with(failure.replica)
         row = failure.replica - self._crew.blocks[block].start
         path = self._case(block, Failure(Kind.RAISES, failure.what), row)
-        again = "" if path is None else f"\n\nhts-check --replay {path} lets it fail again"
-        told = RoleFailed(seat.name, f"{failure.what.rstrip()}{again}", failure.replica)
-        self._once(told, block, int(self._shared.desk.asked[block]))
+        cause = failure.what.rstrip().splitlines()[-1]
+        short = f"{self._place(block, failure.replica)}: {cause}"
+        named = RoleFailed(seat.name, failure.what, failure.replica, short=short)
+        self._once(_repeatable(named, path), block, int(self._shared.desk.asked[block]))
         self._replace(seat, failure)
+
+    def _place(self, block: int, replica: int) -> str:
+        """Return the step that a replica's simulator has to take, in words."""
+        desk = self._shared.desk
+        if not desk.asked[block]:
+            return f"replica {replica}, before its first step"
+        rollout, step = desk.question(block)
+        storage = self._shared.storages[rollout % 2]
+        age, episode = int(storage.age[replica, step]), int(storage.episode[replica, step])
+        return f"replica {replica}, step {age + 1} of episode {episode}"
 
     def _once(self, failure: Exception, *place: Any) -> None:
         """What fails twice in one place would do so for ever."""
@@ -305,6 +317,15 @@ class Supervisor:
                 seat.child.end()
                 seat.child = None
         self.seats = []
+
+
+def _repeatable(failure: RoleFailed, case: Path | None) -> RoleFailed:
+    """Return the same failure with the command that repeats it, if a case was written."""
+    if case is None:
+        return failure
+    again = f"hts-check --replay {case} lets it fail again"
+    what, short = f"{failure.what.rstrip()}\n\n{again}", f"{failure.short}; {again}"
+    return type(failure)(failure.role, what, failure.replica, short=short)
 
 
 def _say(sentence: str) -> None:

@@ -28,6 +28,7 @@ from hts.runtime.evaluation import Evaluation, evaluation, kept, why_none
 from hts.runtime.layout import Layout, auto
 from hts.runtime.moving import MovingRun
 from hts.runtime.parallel import ParallelRun
+from hts.runtime.preview import Look, Preview
 from hts.runtime.serial import SerialRun
 from hts.runtime.standing import Standing
 from hts.runtime.telling import Telling
@@ -93,8 +94,13 @@ def _prepared(config: Config) -> tuple[Plan, Layout]:
     logs.check(config.machine.log or ())
     spec, device = parse(config.experiment.env), device_of(config.machine)
     machine, spaces = dialled_in(config)
-    found = plan(config.experiment, spec, device, machine.jitter, spaces)
-    return found, auto(found, spec, machine)
+    experiment = config.experiment
+    if spaces is not None:
+        found = plan(experiment, spec, device, machine.jitter, Look(spaces))
+        return found, auto(found, spec, machine)
+    with Preview(experiment.env, experiment.seed, experiment.replicas) as preview:
+        found = plan(experiment, spec, device, machine.jitter, preview.look())
+        return found, auto(found, spec, machine, preview.step_costs)
 
 
 def dialled_in(config: Config) -> tuple[Machine, Spaces | None]:

@@ -73,15 +73,21 @@ Tell = Callable[[str], None]
 
 def examine(environment: str, seed: int, budget: Budget, tell: Tell = lambda _: None) -> Report:
     """Find out everything; only what the user mistyped is raised."""
-    started = time.monotonic()
     report = Report(environment, seed)
+    examine_into(report, budget, tell)
+    return report
+
+
+def examine_into(report: Report, budget: Budget, tell: Tell) -> None:
+    """Add everything to a report of this environment and seed, as it is found."""
+    started = time.monotonic()
+    environment = report.environment
     try:
         report.environment = _canonical(environment)
-        _Examination(environment, seed, budget, report, tell).run()
+        _Examination(environment, report.seed, budget, report, tell).run()
     except Broken as broken:
         report.add(Level.ERROR, broken.check, broken.text, broken.detail)
     report.seconds = time.monotonic() - started
-    return report
 
 
 def survey(subject: Subject, plan: Plan, trace: Trace, report: Report) -> None:

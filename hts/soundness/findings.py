@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import traceback
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
+
+from hts.tracebacks import simulator_traceback
 
 
 class Level(StrEnum):
@@ -58,8 +59,8 @@ class Broken(Exception):
 
 
 def last_lines(error: BaseException, count: int = 4) -> tuple[str, ...]:
-    """The end of a traceback: where it happened and what it says."""
-    lines = "".join(traceback.format_exception(error)).strip().splitlines()
+    """The end of a simulator's traceback: where it happened and what it says."""
+    lines = simulator_traceback(error).strip().splitlines()
     return tuple(line.rstrip() for line in lines[-count:])
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import faulthandler
 import hashlib
 import time
-import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +30,7 @@ from hts.signals import wait
 from hts.soundness.case import Case, Failure, Kind
 from hts.soundness.subject import Batch, Single, Subject
 from hts.soundness.trace import digest
+from hts.tracebacks import simulator_failure
 from hts_envs.contract import Array, BatchedWorld
 from hts_envs.registry import parse
 
@@ -120,8 +120,8 @@ def run(pipe: Pipe, case: Case, limit: float, stacks: str) -> None:
             _take(case, watch)
         except _Strayed as strayed:
             pipe.send(strayed=str(strayed))
-        except Exception:
-            pipe.send(raised=traceback.format_exc())
+        except Exception as error:
+            pipe.send(raised=simulator_failure(error))
             return
         finally:
             faulthandler.cancel_dump_traceback_later()

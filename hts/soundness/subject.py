@@ -15,6 +15,7 @@ import numpy as np
 
 import hts_envs
 from hts.soundness.findings import Broken, last_lines
+from hts.tracebacks import simulator_sentence
 from hts_envs.contract import Array, BatchedWorld, Box, Discrete, Place, Space, Spaces, World
 from hts_envs.errors import BadName, BadOption, MissingPackages
 from hts_envs.randomness import uniform
@@ -164,7 +165,7 @@ def build(environment: str, seed: int, replica: int = 0) -> Subject:
     except (BadName, BadOption, MissingPackages):
         raise
     except Exception as error:
-        text = f"it cannot be built: {type(error).__name__}: {error}"
+        text = f"it cannot be built: {simulator_sentence(error)}"
         raise Broken("raises", text, last_lines(error)) from error
     subject = Batch(world) if isinstance(world, BatchedWorld) else Single(world)
     subject.policy = _only_policy(spec)

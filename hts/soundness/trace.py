@@ -18,6 +18,7 @@ from hts.determinism.keys import Purpose, episode_seeds, keys
 from hts.soundness.findings import Broken, last_lines
 from hts.soundness.subject import Moment, Subject
 from hts_envs.contract import Array
+from hts_envs.errors import WorldError
 
 KEPT_BYTES = 128 * 2**20
 """Values are kept up to this size, to be named when they differ; digests are kept of all."""
@@ -130,7 +131,10 @@ def _positions(rows: Array, episodes: Array, steps: Array) -> tuple[Position, ..
 
 
 def _raised(call: str, positions: tuple[Position, ...], error: Exception) -> Broken:
-    text = f"{call} raised {type(error).__name__} in {positions[0]}: {error}"
+    if isinstance(error, WorldError):
+        text = f"{call} failed in {positions[0]}: {error}"
+    else:
+        text = f"{call} raised {type(error).__name__} in {positions[0]}: {error}"
     return Broken("raises", text, last_lines(error))
 
 

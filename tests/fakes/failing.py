@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
+
 import gymnasium
 import numpy as np
 
@@ -29,6 +32,41 @@ class Failing(gymnasium.Env[np.ndarray, int]):
 def make(after: int = 5) -> Failing:
     """The factory that `python:` calls."""
     return Failing(after)
+
+
+def licence(level: int) -> Failing:
+    """A factory that raises, in a function that it calls."""
+    raise LookupError(f"no licence for level {level}")
+
+
+def raising(level: int = 1) -> Failing:
+    """The factory around it."""
+    return licence(level)
+
+
+def exiting(code: int = 3) -> Failing:
+    """A factory that ends its process."""
+    os._exit(code)
+
+
+def crashing() -> Failing:
+    """A factory that reads memory which is not there."""
+    ctypes.string_at(0)
+    raise AssertionError("never reached")
+
+
+class Leaving(Failing):
+    """Ends its process in a step."""
+
+    def step(self, action):  # type: ignore[no-untyped-def]
+        if self.steps == self.after:
+            os._exit(3)
+        return super().step(action)
+
+
+def leaving(after: int = 0) -> Leaving:
+    """A factory of those."""
+    return Leaving(after)
 
 
 def absent(replica: int = 0) -> Failing:

@@ -95,6 +95,9 @@ def test_what_fails_again_ends_the_run_and_can_be_repeated(
     assert "Traceback" in str(caught.value)
     (path,) = (tmp_path / "cases").iterdir()
     assert f"hts-check --replay {path}" in str(caught.value)
+    place = f"{re.escape(str(path))} lets it fail again"
+    short = rf"replica \d, step 12 of episode \d+: .*lost the ball 11; hts-check --replay {place}"
+    assert re.fullmatch(short, caught.value.short)
     assert check.main(["--replay", str(path)]) == 1
     said = capsys.readouterr().out
     assert "the engine has lost the ball 11" in said

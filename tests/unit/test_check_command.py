@@ -51,6 +51,17 @@ def test_an_unsound_world_ends_with_1(capsys: pytest.CaptureFixture[str]) -> Non
     assert "Traceback" not in told.err
 
 
+@pytest.mark.parametrize(("factory", "phase"), [("exiting", "building"), ("leaving", "building")])
+def test_a_simulator_that_exits_is_an_error_in_the_report(
+    factory: str, phase: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Neither a factory nor a step ends the command; the report names the phase."""
+    assert main([f"python:tests.fakes.failing:{factory}", *QUICK]) == 1
+    told = " ".join(capsys.readouterr().out.split())
+    assert f"while it was examined ({phase}): its process ended with exit code 3" in told
+    assert "UNSOUND: 1 errors" in told
+
+
 def test_json_has_the_documented_keys(capsys: pytest.CaptureFixture[str]) -> None:
     """Every key that the help lists is there, and no other."""
     assert main([f"{FAKES}:Sound", "--json", "--seed", "5", *QUICK]) == 0
@@ -173,8 +184,16 @@ def test_a_missing_family_is_listed_with_what_installs_it(
     assert "needs a_package_nobody_has; tools/setup.sh" in told
     assert main(["--list", "atari"]) == 0
     assert "missing here: a_package_nobody_has" in capsys.readouterr().out
-    assert main(["atari:Pong"]) == 2
-    assert "Install it with: tools/setup.sh" in capsys.readouterr().err
+
+
+def test_a_missing_package_ends_with_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process that imports the simulator says so, and this one says it to the user."""
+    (tmp_path / "wants_more.py").write_text("import a_package_nobody_has\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert main(["python:wants_more:make"]) == 2
+    assert "pip install a_package_nobody_has" in capsys.readouterr().err
 
 
 def test_the_list_does_not_load_torch() -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
 from hts.bench.costs import Costs
-from hts.bench.walks import StepCosts
+from hts.bench.walks import StepCosts, measure_worlds
 from hts.config import PQL, Experiment, Machine
 from hts.runtime.assemble import plan
 from hts.runtime.layout import Layout, There, auto, choose
@@ -94,7 +95,8 @@ def test_beside_a_replay_steps_that_wait_get_a_thread_each_too() -> None:
     assert who(choose(Machine(), asked, There(cores=4), costs(5e-3))) == (2, 0, 1, "turns")
     sleeper = Experiment(env="sleeper:?control=number&mean=2", algo=PQL(batch=8), replicas=4)
     spec = parse(sleeper.env)
-    assert has_a_thread_each(auto(plan(sleeper, spec, "cpu"), spec, Machine()))
+    measure = partial(measure_worlds, spec, sleeper.replicas)
+    assert has_a_thread_each(auto(plan(sleeper, spec, "cpu"), spec, Machine(), measure))
 
 
 def test_steps_that_wait_get_a_thread_each() -> None:
@@ -156,7 +158,8 @@ def looked(env: str, **asked: Any) -> Layout:
     """What is chosen for a world that is really there."""
     experiment = Experiment(env=env, replicas=4, rollout=16)
     spec = parse(env)
-    return auto(plan(experiment, spec, "cpu"), spec, Machine(**asked))
+    measure = partial(measure_worlds, spec, experiment.replicas)
+    return auto(plan(experiment, spec, "cpu"), spec, Machine(**asked), measure)
 
 
 def test_a_sleeper_is_found_out() -> None:
@@ -183,7 +186,7 @@ def test_a_world_that_fails_is_left_to_the_run() -> None:
     """What raises while it is measured gets a layout all the same, and the sentence says so."""
     found = looked("python:tests.fakes.failing:make?after=2")
     assert found.machine.stepping == "turns"
-    assert "not measured" in found.why
+    assert "could not be measured" in found.why
 
 
 def test_only_what_may_be_chosen_otherwise_is_thought_over() -> None:

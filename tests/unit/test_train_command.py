@@ -185,6 +185,19 @@ def test_a_run_that_diverges_fails_with_a_sentence(tmp_path: Path) -> None:
     assert read(path / "result.json")["status"].startswith("failed: update 1 ")
 
 
+def test_a_factory_that_raises_shows_its_own_traceback_and_a_sentence(tmp_path: Path) -> None:
+    """Exit code 1, no line of ours between the two, and no directory for a run that never began."""
+    path = tmp_path / "run"
+    world = ("--env", "python:tests.fakes.failing:raising?level=7")
+    said = train("--config", "smoke", *world, "--run-dir", str(path))
+    assert said.returncode == 1
+    told = said.stderr.splitlines()
+    assert told[0] == "Traceback (most recent call last):"
+    assert told[-1].startswith("hts-train: python:tests.fakes.failing:raising: the factory raised ")
+    assert [line for line in told if "File" in line and "failing.py" not in line] == []
+    assert not path.exists()
+
+
 @pytest.mark.parametrize("layout", [SERIAL, PARALLEL])
 def test_a_simulator_that_raises_is_told_in_a_line_and_kept_whole(
     tmp_path: Path, layout: tuple[str, ...]
