@@ -40,6 +40,7 @@ class GymWorld(World):
         self._tally = Tally()
         self.frame_rate = float((getattr(env, "metadata", None) or {}).get("render_fps") or 30.0)
         self.spaces = Spaces(self._observations.spaces, self._actions.space)
+        self.description = self._observations.note
         self.traits = Traits(
             time_limit=limit or declared_limit(env), reseeds=oldapi.can_reseed(env)
         )

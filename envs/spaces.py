@@ -2,9 +2,12 @@
 
 An observation space is a tree of Dict and Tuple with plain spaces as leaves. Every leaf becomes
 one named field: the keys and numbers on the way to it, joined by dots ("camera.left", "pose.0");
-a space that is a leaf itself is called "observation". Two conversions are made here and nowhere
-else: floating observations become float32 whatever their precision was, and whole numbers that
-start elsewhere (`Discrete(3, start=-1)`) are shifted to start at 0.
+a space that is a leaf itself is called "observation". Three conversions are made here and nowhere
+else:
+
+* floating observations become float32, whatever their precision was;
+* whole numbers that start elsewhere (`Discrete(3, start=-1)`) are shifted to start at 0;
+* images with their channels first are transposed to (height, width, channels).
 
 Spaces are told apart by the names of their classes, so that those of the older `gym` package,
 which has the same ones, pass as well.
@@ -20,6 +23,7 @@ import numpy as np
 
 from hts_envs.contract import Array, Box, Discrete, MultiDiscrete, Observation, Space
 from hts_envs.errors import BadName, BrokenSimulator
+from hts_envs.images import channel_axis, is_image
 
 PLAIN = "observation"
 _KNOWN = (
@@ -132,6 +136,8 @@ class Reader:
 
     def __init__(self, leaf: Leaf, owner: str, replicas: int | None = None) -> None:
         self.name = leaf.name
+        self.space = leaf.space
+        self.note = ""  # what is converted, where people should know it
         self._owner = owner
         self._path = leaf.path
         self._dtype = np.dtype(leaf.space.dtype)
@@ -140,13 +146,23 @@ class Reader:
         lead = () if replicas is None else (replicas,)
         self._shape = lead + tuple(leaf.space.shape)
         self._agents = (None,) if replicas is None else (slice(None), None)
+        self._transposed = _has_channels_first(leaf.space)
+        if self._transposed:
+            assert isinstance(leaf.space, Box), "an image is a box"
+            self.space = _channels_last(leaf.space)
+            self.note = (
+                f"{leaf.name} is an image of {_by(leaf.space)} with its channels first, which is "
+                f"transposed to {_by(self.space)}"
+            )
 
     def read(self, observation: Any) -> Array:
         """The field with an axis of one agent added; nothing of the simulator's is shared."""
         given = np.asarray(self._find(observation) if self._path else observation)
         if given.shape != self._shape or given.dtype.kind not in self._kinds:
             raise self._refusal(given)
-        fresh = given.astype(self._dtype)
+        if self._transposed:
+            given = np.moveaxis(given, -3, -1)
+        fresh = given.astype(self._dtype, order="C")
         if self._start is not None:
             fresh = fresh - self._start
         return fresh[self._agents]
@@ -171,14 +187,31 @@ class Reader:
         )
 
 
+def _has_channels_first(space: Space) -> bool:
+    return is_image(space.shape, space.dtype) and channel_axis(space.shape) == "first"
+
+
+def _channels_last(box: Box) -> Box:
+    shape = (*box.shape[1:], box.shape[0])
+    low, high = (
+        _bound(np.moveaxis(np.broadcast_to(np.asarray(side, box.dtype), box.shape), 0, -1))
+        for side in (box.low, box.high)
+    )
+    return Box(shape, box.dtype, low, high)
+
+
+def _by(space: Space) -> str:
+    return "x".join(map(str, space.shape))
+
+
 class Observations:
     """Reads whole observations of one space."""
 
     def __init__(self, space: Any, owner: str, replicas: int | None = None) -> None:
-        found = leaves(space, owner)
-        self.spaces: dict[str, Space] = {leaf.name: leaf.space for leaf in found}
-        self._readers = [Reader(leaf, owner, replicas) for leaf in found]
-        self._only = self._readers[0] if len(found) == 1 else None
+        self._readers = [Reader(leaf, owner, replicas) for leaf in leaves(space, owner)]
+        self.spaces: dict[str, Space] = {reader.name: reader.space for reader in self._readers}
+        self.note = "; ".join(reader.note for reader in self._readers if reader.note)
+        self._only = self._readers[0] if len(self._readers) == 1 else None
 
     def read(self, observation: Any) -> Observation:
         if self._only is not None:

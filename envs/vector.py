@@ -40,6 +40,7 @@ class VectorWorld(BatchedWorld):
         self._tally = BatchedTally(self.replicas)
         self._begun = False
         self.spaces = Spaces(self._observations.spaces, self._actions.space)
+        self.description = self._observations.note
         self.traits = Traits(time_limit=_limit(env))
 
     def reset(self, rows: Array, seeds: Array) -> Observation:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from hts import signals
 from hts.bench.presets import PRESETS, Preset
 from hts.cli import shell, train
-from hts.config import Config, Given, configure
+from hts.config import Given, Resolved, configure
 from hts.determinism import numerics
 from hts.errors import WrongUsage
 from hts_envs.spelling import hint
@@ -68,11 +68,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _bench(typed: argparse.Namespace) -> int:
     preset = _preset(typed.preset)
-    seconds, configs = _seconds(typed.seconds), _configs(typed, preset)
+    seconds, resolved = _seconds(typed.seconds), _configs(typed, preset)
     numerics.prepare()
     from hts.bench.session import Asked
+    from hts.runtime.preview import fitted
 
     signals.listen()
+    configs = [fitted(each).config for each in resolved]
     asked = Asked(configs, seconds, typed.parts or preset.parts)
     return _print_json(asked) if typed.json else _print_table(asked)
 
@@ -97,7 +99,7 @@ def _seconds(said: str) -> float:
     return seconds
 
 
-def _configs(typed: argparse.Namespace, preset: Preset) -> list[Config]:
+def _configs(typed: argparse.Namespace, preset: Preset) -> list[Resolved]:
     """One configuration for each combination of what was listed."""
     listed = {name: getattr(typed, name) or preset.lists.get(name) for name in LISTS}
     axes = {name: said.split(",") for name, said in listed.items() if said is not None}
@@ -108,8 +110,8 @@ def _configs(typed: argparse.Namespace, preset: Preset) -> list[Config]:
         rollout = [] if typed.rollout is None else [("experiment.rollout", typed.rollout)]
         flags = [Given(path, value, "--rollout") for path, value in rollout]
         sets = [*preset.sets, *typed.set]
-        configs.append(configure(typed.config, sets, [*train.flags(typed), *flags]).config)
-    if any(config.experiment.windows for config in configs):
+        configs.append(configure(typed.config, sets, [*train.flags(typed), *flags]))
+    if any(each.config.experiment.windows for each in configs):
         raise WrongUsage(
             "--algo pql cannot be measured by hts-bench; use tools/pql_speed, which takes the same"
         )

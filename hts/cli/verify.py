@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from hts import signals
 from hts.cli import shell, train
-from hts.config import Config, Experiment, Given, Machine, configure
+from hts.config import Config, Experiment, Given, Machine, Resolved, configure
 from hts.config.check import check
 from hts.config.records import Count
 from hts.determinism import numerics
@@ -100,7 +100,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _verify(typed: argparse.Namespace) -> int:
-    config, axes = _asked(typed)
+    resolved, axes = _asked(typed)
+    config = resolved.config
     harm = Harm(_count("--kill", typed.kill, 0), _count("--interrupt", typed.interrupt, 0))
     updates = _updates(typed.updates, config.experiment, harm)
     layouts = _layouts(config, axes)
@@ -108,8 +109,10 @@ def _verify(typed: argparse.Namespace) -> int:
     numerics.prepare()
     from hts.runtime.again import Setting
     from hts.runtime.busy import busy_cores
+    from hts.runtime.preview import fitted
 
     signals.listen()
+    config = fitted(resolved).config
     layouts, spaces = _listening(config, layouts)
     plain = Setting(config.experiment, layouts[0], spaces=spaces)
     settings = list(_settings(plain, layouts, updates, harm))
@@ -117,7 +120,7 @@ def _verify(typed: argparse.Namespace) -> int:
         return _compare(settings, updates)
 
 
-def _asked(typed: argparse.Namespace) -> tuple[Config, dict[str, list[Any]]]:
+def _asked(typed: argparse.Namespace) -> tuple[Resolved, dict[str, list[Any]]]:
     """The configuration without what varies, and the values of what does; all problems at once."""
     axes, problems = _axes(typed)
     barriers = _barriers(typed, problems)
@@ -125,16 +128,16 @@ def _asked(typed: argparse.Namespace) -> tuple[Config, dict[str, list[Any]]]:
         setattr(typed, name, None)
     jitter = [Given("machine.jitter", typed.jitter, "--jitter")] if typed.jitter else []
     try:
-        config = configure(typed.config, typed.set, [*train.flags(typed), *jitter]).config
+        resolved = configure(typed.config, typed.set, [*train.flags(typed), *jitter])
     except BadConfig as error:
         raise BadConfig([*problems, *error.problems]) from None
-    if config.experiment.is_paced_by_clock:
+    if resolved.config.experiment.is_paced_by_clock:
         problems.append(
             "experiment.algo.pacing: runs that the clock paces have digests that differ; use count"
         )
     if problems:
         raise BadConfig(problems)
-    return config, {**axes, "barrier": barriers or [config.machine.barrier]}
+    return resolved, {**axes, "barrier": barriers or [resolved.config.machine.barrier]}
 
 
 def _axes(typed: argparse.Namespace) -> tuple[dict[str, list[Any]], list[str]]:

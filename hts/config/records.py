@@ -177,7 +177,10 @@ class Experiment:
 
     algo: Algorithm = field(default_factory=PPO, metadata={"help": "algorithm"})
     env: str = option("gfootball:3v1", "environment: family:name?option=value")
-    model: Model = field(default_factory=Mlp, metadata={"help": "network"})
+    model: Model = field(
+        default_factory=Mlp,
+        metadata={"help": "network; one that sees images where none is named and there is one"},
+    )
     seed: Annotated[int, Range(0, 2**63 - 1)] = option(0, "every random number follows from it")
     replicas: Count = option(16, "copies of the environment")
     rollout: Count = option(128, "steps of each replica between two parameter versions")

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 
 import numpy as np
 
-from hts.config import PQL, Conv, Experiment, Mlp
+from hts.config import PQL, Conv, Experiment, Impala, Mlp, Resolved
+from hts.config.check import check
+from hts.errors import BadConfig
 from hts.models.spaces import critic_fields, is_image, policy_fields, stacked
 from hts_envs.contract import Box, Space, Spaces
+from hts_envs.images import channel_axis
 
 _SMALLEST = 36  # what three convolutions of 8x8/4, 4x4/2 and 3x3/1 leave one pixel of
 
@@ -18,7 +22,47 @@ def misfits(experiment: Experiment, spaces: Spaces) -> list[str]:
     taught = _taught(experiment, spaces)
     if taught:
         return taught
-    return [*_unseen(experiment, spaces), *_unbounded(experiment, spaces.action)]
+    unseen = _channels(experiment, spaces) or _unseen(experiment, spaces)
+    return [*unseen, *_unbounded(experiment, spaces.action)]
+
+
+def with_model(resolved: Resolved, spaces: Spaces) -> Resolved:
+    """Return the configuration with a model that sees the environment's image, if it shows one.
+
+    Only where no source named a model: it is the convolutional net, or the residual one where the
+    image is too small for that. Both see vectors beside the image.
+    """
+    config = resolved.config
+    seen = policy_fields(config.experiment, spaces)
+    shapes = [space.shape for space in seen.values() if is_image(space)]
+    if names_model(resolved) or len(shapes) != 1 or _channels(config.experiment, spaces):
+        return resolved
+    height, width, _ = shapes[0]
+    model: Conv | Impala = Conv() if min(height, width) >= _SMALLEST else Impala()
+    experiment = dataclasses.replace(config.experiment, model=model)
+    config = dataclasses.replace(config, experiment=experiment)
+    problems = check(config)
+    if problems:
+        raise BadConfig(problems)
+    return Resolved(config, {**resolved.origins, "experiment.model.name": FOR_IMAGES})
+
+
+def names_model(resolved: Resolved) -> bool:
+    """Did any source say which model, or what it is like?"""
+    return any(path.startswith("experiment.model.") for path in resolved.origins)
+
+
+FOR_IMAGES = "chosen, since the environment shows an image and no model was named"
+
+
+def _channels(experiment: Experiment, spaces: Spaces) -> list[str]:
+    """Why images cannot be taken as they are: it is not known which axis is which."""
+    return [
+        f"experiment.env: {experiment.env} shows {name} with the shape {space.shape}, which must "
+        "be (height, width, channels): return np.moveaxis(image, 0, -1) if its channels are first"
+        for name, space in spaces.observation.items()
+        if is_image(space) and channel_axis(space.shape) != "last"
+    ]
 
 
 def _unbounded(experiment: Experiment, action: Space) -> list[str]:
@@ -49,6 +93,11 @@ def _unseen(experiment: Experiment, spaces: Spaces) -> list[str]:
     listed = ", ".join(f"{name} {shape}" for name, shape in images.items())
     model = experiment.model
     if isinstance(model, Mlp):
+        if len(images) > 1:
+            return [
+                f"experiment.model: {experiment.env} shows several images ({listed}), and every "
+                "model sees one at most; choose another representation, or join their channels"
+            ]
         if images:
             return [
                 f"experiment.model: {experiment.env} shows images ({listed}), and an mlp sees "

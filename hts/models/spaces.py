@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from hts.config import PQL, Experiment
+from hts_envs import images
 from hts_envs.contract import Box, Discrete, MultiDiscrete, Space, Spaces
 
 
@@ -15,7 +16,7 @@ def stacked(spaces: Spaces, frames: int) -> dict[str, Space]:
 
 def is_image(space: Space) -> bool:
     """Three axes of bytes: height, width, channels."""
-    return isinstance(space, Box) and len(space.shape) == 3 and space.dtype == "uint8"
+    return isinstance(space, Box) and images.is_image(space.shape, space.dtype)
 
 
 def vector_width(space: Space) -> int:

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 
 from hts.bench.walks import StepCosts, measure_worlds
+from hts.config import Resolved
+from hts.models.fit import names_model, with_model
 from hts.runtime.process import Pipe
 from hts.runtime.simulator_process import SimulatorProcess
 from hts_envs.contract import Box, Discrete, MultiDiscrete, Observation, Place, Space, Spaces
@@ -69,6 +71,14 @@ def look_once(env: str, seed: int) -> Look:
     """Return what the environment declares, found in a process of its own, once."""
     with Preview(env, seed) as preview:
         return preview.look()
+
+
+def fitted(resolved: Resolved) -> Resolved:
+    """Return the configuration with a model that fits its environment, where none was named."""
+    experiment = resolved.config.experiment
+    if names_model(resolved) or parse(experiment.env).family.name == "remote":
+        return resolved
+    return with_model(resolved, look_once(experiment.env, experiment.seed).spaces)
 
 
 def look_here(spec: Spec, seed: int) -> Look:

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 from hts.config import PQL, Config, Experiment, Machine, Resolved
 from hts.errors import RoleFailed, WorldFailed, WrongUsage
+from hts.models.fit import FOR_IMAGES, with_model
 from hts.remote.port import Port
 from hts.report import logs
 from hts.report.checkpoints import Checkpoints
@@ -25,7 +26,7 @@ from hts.report.shown import How
 from hts.runtime.assemble import Plan, Updated, plan, shortage
 from hts.runtime.devices import device_of
 from hts.runtime.evaluation import Evaluation, evaluation, kept, why_none
-from hts.runtime.layout import Layout, auto
+from hts.runtime.layout import Layout, Measure, auto
 from hts.runtime.moving import MovingRun
 from hts.runtime.parallel import ParallelRun
 from hts.runtime.preview import Look, Preview
@@ -49,7 +50,7 @@ def train(resolved: Resolved, run_dir: Path | None, how: How = "live") -> int:
     if run_dir is not None and os.path.exists(run_dir):
         resume = f" or use --resume {run_dir}" if (run_dir / "manifest.json").exists() else ""
         raise WrongUsage(f"--run-dir {run_dir} already exists; choose another{resume}")
-    found, layout = _prepared(config)
+    resolved, found, layout = _prepared(resolved)
     record = RunDirectory.new(run_dir or default_path(config))
     with record.begun():
         record.manifest(resolved, layout.machine, found.device)
@@ -63,7 +64,7 @@ def go_on(resumed: Resumed, how: How = "live") -> int:
     if run.result.get("status") == "done":
         _say(f"{run.path}: this run is done: digest {run.result.get('digest')}")
         return _evaluate_rest(run.path, config, how)
-    found, layout = _prepared(config)
+    _, found, layout = _prepared(resumed.resolved)
     held = resumed.held
     begin = None if held is None else Standing(behind, held.facts["chain"], held.arrays)
     record = RunDirectory.again(run.path)
@@ -89,18 +90,29 @@ def _completed(training: _Training, how: How) -> int:
         training.close()
 
 
-def _prepared(config: Config) -> tuple[Plan, Layout]:
-    """The plan of the run, and the machine that is chosen for it."""
+def _prepared(resolved: Resolved) -> tuple[Resolved, Plan, Layout]:
+    """The configuration with all that follows from the environment, the plan of the run, and the
+    machine that is chosen for it."""
+    config = resolved.config
     logs.check(config.machine.log or ())
-    spec, device = parse(config.experiment.env), device_of(config.machine)
     machine, spaces = dialled_in(config)
-    experiment = config.experiment
     if spaces is not None:
-        found = plan(experiment, spec, device, machine.jitter, Look(spaces))
-        return found, auto(found, spec, machine)
+        return _planned(resolved, machine, Look(spaces), None)
+    experiment = config.experiment
     with Preview(experiment.env, experiment.seed, experiment.replicas) as preview:
-        found = plan(experiment, spec, device, machine.jitter, preview.look())
-        return found, auto(found, spec, machine, preview.step_costs)
+        return _planned(resolved, machine, preview.look(), preview.step_costs)
+
+
+def _planned(
+    resolved: Resolved, machine: Machine, look: Look, measure: Measure | None
+) -> tuple[Resolved, Plan, Layout]:
+    seen = with_model(resolved, look.spaces)
+    experiment, device = seen.config.experiment, device_of(machine)
+    if seen is not resolved:
+        _mention(f"model: {experiment.model.name}, {FOR_IMAGES}")
+    spec = parse(experiment.env)
+    found = plan(experiment, spec, device, machine.jitter, look)
+    return seen, found, auto(found, spec, machine, measure)
 
 
 def dialled_in(config: Config) -> tuple[Machine, Spaces | None]:

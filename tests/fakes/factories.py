@@ -21,7 +21,7 @@ from hts_envs.contract import (
 )
 from hts_envs.errors import BadOption
 from hts_envs.options import Range
-from tests.fakes.gym_worlds import Counter, Old
+from tests.fakes.gym_worlds import Counter, Old, Spaced
 
 if TYPE_CHECKING:
     from somewhere_for_checkers_only import Unknown
@@ -71,6 +71,14 @@ def placed(seed: int, replica: int, replicas: int, x: int = 1) -> Any:
 
 def anything(x: int = 1, **further: Any) -> Any:
     return Told(x=x, **further)
+
+
+def camera(channels: int = 3, size: int = 20) -> Any:
+    """Images with their channels first, beside a vector."""
+    image = gymnasium.spaces.Box(0, 255, (channels, size, size), np.uint8)
+    speed = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+    space = gymnasium.spaces.Dict({"camera": image, "speed": speed})
+    return Spaced(space, gymnasium.spaces.Discrete(2))
 
 
 def old() -> Any:

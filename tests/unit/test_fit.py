@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hts.config import PQL, Conv, Experiment, Impala, Mlp
-from hts.models.fit import misfits
+from hts.config import PQL, Conv, Experiment, Impala, Mlp, configure
+from hts.models.fit import FOR_IMAGES, misfits, with_model
 from hts.models.spaces import is_image, stacked, vector_width
 from hts_envs.contract import Box, Discrete, MultiDiscrete, Space, Spaces
 from tests.fakes.runs import experiment as small
@@ -169,3 +169,53 @@ def test_what_critics_can_teach_in(name: str) -> None:
     found = misfits(Experiment(env="gym:Some-v0", algo=PQL(**sees)), spaces)
     assert sentence in " ".join(found)
     assert bool(found) == bool(sentence)
+
+
+def model_for(*sets: str, env: str = "gym:CartPole-v1", **seen: Space) -> Mlp | Conv | Impala:
+    """The model of a run without a ready configuration, once its environment was looked at."""
+    resolved = configure(None, [f"env={env}", *sets])
+    found = with_model(resolved, Spaces(seen, Discrete(2)))
+    assert misfits(found.config.experiment, Spaces(seen, Discrete(2))) == []
+    return found.config.experiment.model
+
+
+def test_a_model_that_sees_images_is_chosen_where_none_is_named() -> None:
+    """The convolutional net, the residual one for small images, with vectors beside or without."""
+    sleeper = "sleeper:"
+    assert model_for(env=sleeper, a=PLANES) == Conv()
+    assert model_for(env=sleeper, a=PLANES, b=NUMBERS) == Conv()
+    assert model_for(env=sleeper, a=Box((20, 20, 3), "uint8")) == Impala()
+    assert model_for(env=sleeper, a=NUMBERS) == Mlp()
+    assert model_for("model=impala", env=sleeper, a=PLANES) == Impala()
+
+
+def test_a_model_that_was_named_is_kept() -> None:
+    """Also one that does not fit: that is told, and nothing else is put in its place."""
+    resolved = configure(None, ["env=sleeper:", "model=mlp"])
+    spaces = Spaces({"a": PLANES}, Discrete(2))
+    assert with_model(resolved, spaces) is resolved
+    assert "--set model=conv" in " ".join(misfits(resolved.config.experiment, spaces))
+
+
+def test_the_record_says_who_chose_the_model() -> None:
+    """Its origin is told where every value's is."""
+    resolved = with_model(configure(None, ["env=sleeper:"]), Spaces({"a": PLANES}, Discrete(2)))
+    assert resolved.origins["experiment.model.name"] == FOR_IMAGES
+
+
+@pytest.mark.parametrize("shape", [(3, 96, 96), (9, 84, 84)])
+def test_an_image_whose_channels_are_not_last_is_refused(shape: tuple[int, ...]) -> None:
+    """One sentence with the shape and how to mend it, whatever the model."""
+    for model in (Mlp(), Conv(), Impala()):
+        found = told(model, a=Box(shape, "uint8"))
+        assert found.startswith("experiment.env: ")
+        assert f"shows a with the shape {shape}" in found
+        assert "np.moveaxis(image, 0, -1)" in found
+        assert found.count("experiment.") == 1
+
+
+def test_several_images_are_refused_at_once() -> None:
+    """No model is named that could not see them either."""
+    found = told(Mlp(), a=PLANES, b=PLANES)
+    assert "shows several images (a (72, 96, 4), b (72, 96, 4))" in found
+    assert "--set model" not in found

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hts_envs.adapter import GymWorld
 from hts_envs.contract import Array, Box, Discrete, MultiDiscrete, Space
 from hts_envs.errors import BadName, BrokenSimulator
+from hts_envs.images import channel_axis
 from hts_envs.spaces import Actions, Observations, leaves
 from tests.fakes.gym_worlds import Canned, Spaced
 
@@ -286,3 +287,58 @@ def test_a_missing_part_is_named() -> None:
     observations = Observations(spaces.Dict({"a": BUTTON, "b": spaces.Tuple((BUTTON,))}), "x")
     with pytest.raises(BrokenSimulator, match=r"has no 'b\.0'"):
         observations.read({"a": 0, "b": ()})
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis"),
+    [
+        ((3, 96, 96), "first"),
+        ((1, 84, 84), "first"),
+        ((4, 10, 10), "first"),
+        ((3, 48, 160), "first"),
+        ((96, 96, 3), "last"),
+        ((84, 84, 1), "last"),
+        ((72, 96, 4), "last"),
+        ((72, 96, 16), "last"),
+        ((10, 10, 10), "last"),
+        ((1, 64, 3), "last"),
+        ((9, 84, 84), "unclear"),
+        ((2, 36, 36), "unclear"),
+        ((3, 5, 5), "unclear"),
+    ],
+)
+def test_channels_are_told_from_pixels(shape: tuple[int, int, int], axis: str) -> None:
+    """Few channels stand before many pixels, or behind them; anything else is not guessed."""
+    assert channel_axis(shape) == axis
+
+
+def test_an_image_with_its_channels_first_is_transposed() -> None:
+    """Its space with the bounds of each number, what is read of it, and a sentence about it."""
+    high = np.arange(3 * 8 * 9, dtype=np.uint8).reshape(3, 8, 9)
+    camera = spaces.Box(np.zeros((3, 8, 9), np.uint8), high, dtype=np.uint8)
+    both = spaces.Dict({"camera": camera, "speed": spaces.Box(-1, 1, (2,), np.float32)})
+    env = Spaced(both, spaces.Discrete(2))
+    world = GymWorld(env, "mine")
+    declared = world.spaces.observation["camera"]
+    assert isinstance(declared, Box)
+    assert declared.shape == (8, 9, 3)
+    assert np.array_equal(np.array(declared.high), np.moveaxis(high, 0, -1))
+    assert world.spaces.observation["speed"] == Box((2,), "float32", -1.0, 1.0)
+    seen = world.reset(0)["camera"]
+    assert seen.flags.c_contiguous
+    assert np.array_equal(seen[0], np.moveaxis(env.shown[0]["camera"], 0, -1))
+    assert "camera is an image of 3x8x9 with its channels first" in world.description
+    many = Observations(camera, "mine", replicas=5)
+    rows = np.stack([camera.sample() for _ in range(5)])
+    assert np.array_equal(many.read(rows)["observation"][:, 0], np.moveaxis(rows, 1, -1))
+
+
+def test_other_boxes_are_left_as_they_are() -> None:
+    """Planes of floats, and images with their channels last."""
+    for space in (
+        spaces.Box(0, 1, (3, 96, 96), np.float32),
+        spaces.Box(0, 9, (96, 96, 3), np.uint8),
+    ):
+        found = Observations(space, "mine")
+        assert found.spaces["observation"].shape == space.shape
+        assert found.note == ""

@@ -185,6 +185,22 @@ def test_a_run_that_diverges_fails_with_a_sentence(tmp_path: Path) -> None:
     assert read(path / "result.json")["status"].startswith("failed: update 1 ")
 
 
+def test_images_get_a_model_that_sees_them(tmp_path: Path) -> None:
+    """Where no model is named, one is chosen, which is said and recorded, and resuming keeps it."""
+    path = tmp_path / "run"
+    world = ("--algo", "ppo", "--env", "python:tests.fakes.factories:camera", "--evaluate", "0")
+    small = ("--envs", "2", "--set", "rollout=4", "--set", "minibatches=2", "--steps", "8")
+    said = train(*world, *small, *SERIAL, "--run-dir", str(path))
+    assert said.returncode == 0, said.stderr
+    assert "model: impala, chosen, since the environment shows an image" in said.stderr
+    assert "camera is an image of 3x20x20 with its channels first" in said.stderr
+    manifest = read(path / "manifest.json")
+    assert manifest["config"]["experiment.model.name"] == "impala"
+    said = train("--resume", str(path))
+    assert said.returncode == 0, said.stderr
+    assert "this run is done" in said.stderr
+
+
 def test_a_factory_that_raises_shows_its_own_traceback_and_a_sentence(tmp_path: Path) -> None:
     """Exit code 1, no line of ours between the two, and no directory for a run that never began."""
     path = tmp_path / "run"
