@@ -1,7 +1,7 @@
 """What can go wrong in the product, as one tree. (Failures of worlds: `hts_envs.errors`.)
 
 HtsError
-├── RoleFailed       a role raised: its name and its trace
+├── RoleFailed       a role raised: its name and its traceback
 │   └── RoleDied     its process ended without a word
 ├── WorldFailed      a world raised in an executor: which replica's
 ├── SimulatorFailed  a simulator raised or ended its process before a run began
@@ -22,16 +22,24 @@ class HtsError(Exception):
 class RoleFailed(HtsError):
     """A role failed in its own process; the text holds its name and its traceback or end.
 
-    `replica` is the one whose world raised, where that is what happened. `short` is one line.
+    `replica` is the one whose world raised, where that is what happened; `rebuilding` is the step
+    of the rebuild, if it raised in one. `short` is one line.
     """
 
     def __init__(
-        self, role: str, what: str, replica: int | None = None, *, short: str = ""
+        self,
+        role: str,
+        what: str,
+        replica: int | None = None,
+        rebuilding: str | None = None,
+        *,
+        short: str = "",
     ) -> None:
         super().__init__(f"{role} failed: {what.rstrip()}")
         self.role = role
         self.what = what
         self.replica = replica
+        self.rebuilding = rebuilding
         self.short = short or f"{role} failed: {what.rstrip().splitlines()[-1]}"
 
 
@@ -40,11 +48,15 @@ class RoleDied(RoleFailed):
 
 
 class WorldFailed(HtsError):
-    """The world of this replica raised (its first one, where a batched world did): the cause."""
+    """The world of this replica raised (its first one, where a batched world did): the cause.
 
-    def __init__(self, replica: int) -> None:
+    `rebuilding` is the step at which it raised while it was rebuilt: one that it had passed before.
+    """
+
+    def __init__(self, replica: int, rebuilding: str | None = None) -> None:
         super().__init__(f"the world of replica {replica} raised")
         self.replica = replica
+        self.rebuilding = rebuilding
 
 
 class SimulatorFailed(HtsError):

@@ -15,6 +15,7 @@ import numpy as np
 
 from hts.remote import wire
 from hts_envs.contract import Array, Box, Discrete, Observation, Space, Spaces
+from hts_envs.finite import are_finite
 
 _LARGEST = float(np.finfo(np.float32).max)
 _FACTS = 60  # of an episode, beside its return and length
@@ -64,7 +65,7 @@ class Shape:
         fits = given.shape == field.shape and given.dtype == field.dtype
         if not (fits and -_LARGEST <= reward <= _LARGEST and isinstance(field.space, Box)):
             return None
-        if field.dtype.kind == "f" and not wire.are_finite(given):
+        if field.dtype.kind == "f" and not are_finite(given):
             return None
         return [struct.pack("<f", reward), b"\0", given.tobytes()]
 
@@ -181,7 +182,7 @@ def _exactly(given: Any, field: _Field) -> Array:
         with np.errstate(over="ignore", invalid="ignore"):
             found = array.astype(wanted)
     if wanted.kind == "f":
-        if not wire.are_finite(found):
+        if not are_finite(found):
             raise WrongShape(f"{what} holds a number that is not finite")
     elif found is not array and not (found == array).all():
         raise WrongShape(f"{what} holds numbers that {wanted} cannot hold")

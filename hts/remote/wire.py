@@ -17,6 +17,7 @@ import msgpack  # type: ignore[import-untyped]
 import numpy as np
 
 from hts_envs.contract import Array, Box, Discrete, MultiDiscrete, Observation, Space, Spaces
+from hts_envs.finite import are_finite
 
 PROTOCOL = 1
 HEAD_LIMIT = 1 << 20
@@ -29,7 +30,6 @@ Frames: TypeAlias = list[bytes]
 
 _NAME_LIMIT = 64
 _SHOWN = 200  # characters in the log: an image may have thousands of bounds
-_FEW = 16  # numbers that are looked at faster one by one
 _SHORT = 128  # bytes of a head that can do no harm, whatever it says
 _FACTS_LIMIT = 64
 _NUMBERS_LIMIT = 1 << 28  # of one observation: a gigabyte of float32
@@ -349,15 +349,6 @@ def _are_choices(array: Array, limit: Array) -> bool:
     if array.size == 1:
         return bool(0 <= array.item() < limit.item())
     return bool(((array >= 0) & (array < limit)).all())
-
-
-def are_finite(array: Array) -> bool:
-    """None of these numbers is infinite, or none at all."""
-    if array.size == 1:
-        return math.isfinite(array.item())
-    if array.size <= _FEW:
-        return all(map(math.isfinite, array.ravel().tolist()))
-    return bool(np.isfinite(array).all())
 
 
 def _facts(facts: dict[Any, Any], ends: Array) -> dict[int, dict[str, float]]:

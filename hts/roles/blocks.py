@@ -11,6 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from hts.models.bounds import Taken
 from hts.roles.rebuilding import Rebuilt, Snapshot, Snapshots
 from hts_envs.contract import Array, BatchedStep, Observation
 from hts_envs.errors import BrokenSimulator
+from hts_envs.finite import NotFinite, not_finite
 from hts_envs.randomness import extend, extend_int
 
 
@@ -195,12 +197,20 @@ class Block(ABC):
             observation[name][ended] = array
 
     def _hold(self, rows: Array, seen: Observation, places: Observation) -> None:
-        """Refuse what these rows begin with in another shape than a row of its place has."""
-        for name, array in places.items():
-            try:
+        """Refuse a first observation of another shape than its place, or with a NaN or infinity."""
+        try:
+            for name, array in places.items():
                 as_declared(name, seen[name], (len(rows), *array.shape[1:]))
-            except BrokenSimulator as error:
-                raise WorldFailed(self.replicas[int(rows[0])]) from error
+        except BrokenSimulator as error:
+            raise WorldFailed(self.replicas[int(rows[0])]) from error
+        found = not_finite(seen)
+        if found is not None:
+            self._refuse(int(rows[found.row]), 0, found)
+
+    def _refuse(self, row: int, step: int, found: NotFinite) -> NoReturn:
+        """Fail as a simulator does that raises in this step of the row's episode."""
+        replica = self.replicas[row]
+        raise WorldFailed(replica) from found.error(replica, int(self.episode[row]), step)
 
     def _begin(self, rows: Array) -> Observation:
         self.episode[rows] += 1

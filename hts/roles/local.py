@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TypeVar
 
 import numpy as np
@@ -16,6 +17,7 @@ from hts.models.bounds import Taken
 from hts.roles.blocks import Block, Left
 from hts.roles.rebuilding import APART, Rebuilt, Record, Snapshot, Snapshots, latest
 from hts_envs.contract import Array, BatchedStep, BatchedWorld, Observation, Step, Traits, World
+from hts_envs.finite import not_finite
 
 
 class LocalBlock(Block):
@@ -26,7 +28,11 @@ class LocalBlock(Block):
 
     def step(self, storage: Storage, step: int) -> None:
         action = self._taken(storage.action[self.slice, step])
-        self._took(storage, step, self._step(action, storage.frames(self.slice, step + 1)))
+        result = self._step(action, storage.frames(self.slice, step + 1))
+        found = not_finite(result.observation, result.reward)
+        if found is not None:
+            self._refuse(found.row, int(self.age[found.row]) + 1, found)
+        self._took(storage, step, result)
 
     def rebuild(self, storage: Storage, step: int, left: Left) -> Rebuilt:
         self._stand(storage, step)
@@ -42,6 +48,18 @@ class LocalBlock(Block):
         if self._lost:
             self._reset(np.array(self._lost))
         return rebuilt
+
+    @contextmanager
+    def _rebuilding(self, row: int, step: int) -> Iterator[None]:
+        """Say of what raises in here that it did so in this step of a rebuild; 0 is the reset."""
+        replica = self.replicas[row]
+        try:
+            yield
+        except Exception as error:
+            cause = error.__cause__ if isinstance(error, WorldFailed) else error
+            place = f"step {step}" if step else "the reset"
+            episode = f"episode {self.episode[row]} of replica {replica}"
+            raise WorldFailed(replica, rebuilding=f"{place} of {episode}") from cause
 
     @property
     @abstractmethod
@@ -101,29 +119,32 @@ class WorldsBlock(LocalBlock):
         for row, replica in enumerate(self.replicas):
             episode, age = int(self.episode[row]), int(self.age[row])
             snapshot = latest(snapshots.get(replica, ()), episode, age)
-            if snapshot is not None:
-                held = dataclasses.replace(record, strayed={})
-                self._bring_back(row, snapshot, trail, held)
-                if not held.strayed:
-                    rebuilt += Rebuilt(snapshots=1, steps=age - snapshot.age)
-                    continue  # a snapshot that shows something else is none
+            if snapshot is not None and self._restored(row, snapshot, trail, record):
+                rebuilt += Rebuilt(snapshots=1, steps=age - snapshot.age)
+                continue
             self._bring_back(row, None, trail, record)
             rebuilt += Rebuilt(begins=1, steps=age)
         return rebuilt
 
-    def _bring_back(self, row: int, snapshot: Snapshot | None, trail: Array, held: Record) -> None:
-        world, alone, left = self.worlds[row], np.array([row]), int(self.age[row])
+    def _restored(self, row: int, snapshot: Snapshot, trail: Array, record: Record) -> bool:
+        """Restore this row; False if it raises or shows something else, and must begin again."""
+        held = dataclasses.replace(record, strayed={})
         try:
-            if snapshot is None:
-                held.hold(alone, left, self._reset(alone))
-            else:
-                left -= snapshot.age
-                held.hold(alone, left, _alone(world.restore(snapshot.state)))
-            for action in trail[row, trail.shape[1] - left :].copy():
-                seen, left = world.step(action).observation, left - 1
-                held.hold(alone, left, _alone(seen))
-        except Exception:  # where it did not raise before
-            held.stray(row, left)
+            self._bring_back(row, snapshot, trail, held)
+        except WorldFailed:
+            return False
+        return not held.strayed
+
+    def _bring_back(self, row: int, snapshot: Snapshot | None, trail: Array, held: Record) -> None:
+        world, alone, age = self.worlds[row], np.array([row]), int(self.age[row])
+        begin = 0 if snapshot is None else snapshot.age
+        with self._rebuilding(row, begin):
+            seen = self._reset(alone) if snapshot is None else _alone(world.restore(snapshot.state))
+            held.hold(alone, age - begin, seen)
+        actions = trail[row, trail.shape[1] - (age - begin) :].copy()
+        for step, action in enumerate(actions, begin + 1):
+            with self._rebuilding(row, step):
+                held.hold(alone, age - step, _alone(world.step(action).observation))
 
     def _step(self, action: Array, frames: Observation) -> BatchedStep:
         # Copied once: what a world keeps of its action is not changed by the next ones.
@@ -169,23 +190,31 @@ class BatchedBlock(LocalBlock):
         return self.world.traits
 
     def _replay(self, trail: Array, record: Record, _: Snapshots) -> Rebuilt:
-        """All rows in one call, aligned at their ends: a row whose turn has not come plays on in an
-        episode that is thrown away."""
-        self._reset(np.arange(self.world.replicas))
-        for left in range(int(self.age.max()), -1, -1):
+        """Take all rows in one call, aligned at their ends: a row whose turn has not come plays on
+        in an episode that is thrown away."""
+        eldest = int(np.argmax(self.age))
+        longest = int(self.age[eldest])
+        with self._rebuilding(eldest, 0):
+            self._reset(np.arange(self.world.replicas))
+        for left in range(longest, -1, -1):
             starts = np.flatnonzero(self.age == left)
             if len(starts):
-                record.hold(starts, left, self._reset(starts))
-            if not left:
-                break
-            result = self.world.step(trail[:, trail.shape[1] - left].copy())
-            rows = np.flatnonzero(self.age >= left)
-            seen = {name: array[rows] for name, array in result.observation.items()}
-            record.hold(rows, left - 1, seen)
-            over = np.flatnonzero((result.terminated | result.truncated) & (self.age < left))
-            if len(over):
-                self._reset(over)
+                with self._rebuilding(int(starts[0]), 0):
+                    record.hold(starts, left, self._reset(starts))
+            if left:
+                with self._rebuilding(eldest, longest - left + 1):
+                    self._again(trail[:, trail.shape[1] - left].copy(), left, record)
         return Rebuilt(begins=len(self.replicas), steps=int(self.age.sum()))
+
+    def _again(self, action: Array, left: int, record: Record) -> None:
+        """Take the first one of so many actions that are left, and compare what is seen then."""
+        result = self.world.step(action)
+        rows = np.flatnonzero(self.age >= left)
+        seen = {name: array[rows] for name, array in result.observation.items()}
+        record.hold(rows, left - 1, seen)
+        over = np.flatnonzero((result.terminated | result.truncated) & (self.age < left))
+        if len(over):
+            self._reset(over)
 
     def _step(self, action: Array, frames: Observation) -> BatchedStep:
         try:

@@ -96,7 +96,7 @@ def disturbed(start: Start, machine: Machine, count: int, trouble: Trouble) -> D
             for stop, here in zip(stops, machines, strict=False):
                 legs.stopped(here, stop, folder / "checkpoint")
             if legs.last(next(machines), count):
-                return Disturbed(legs.updates[:count], legs.killed, len(stops), legs.marks)
+                return Disturbed(legs.updates[:count], len(legs.killed), len(stops), legs.marks)
     raise WrongUsage(
         f"--kill {trouble.kills}: so many could not be killed and replaced before update {count:,} "
         f"was made, {_ATTEMPTS} times in a row; give more --updates"
@@ -108,7 +108,7 @@ class _Legs:
 
     def __init__(self, start: Start, kills: Sequence[_Kill]) -> None:
         self.updates: list[Updated] = []
-        self.killed = 0
+        self.killed: list[Child] = []
         self.marks: list[str] = []
         self._start = start
         self._kills = list(kills)
@@ -127,10 +127,11 @@ class _Legs:
     def last(self, machine: Machine, count: int) -> bool:
         """Up to the last update; False when somebody was killed too late for a successor."""
         run = self._start(machine, self._standing)
-        before = self.killed
         try:
             self._follow(run, len(self._kills), count, in_time=count - _IN_TIME)
-            return not self._kills and len(run.replaced) == self.killed - before
+            # Others may have been replaced as well: those whose simulators raised.
+            children = run.children if isinstance(run, ParallelRun) else []
+            return not self._kills and not any(child in self.killed for child in children)
         finally:
             run.close()
 
@@ -153,7 +154,7 @@ class _Legs:
             killed = killer.finish()
             self.marks += run.marks
             self.killed += killed
-            self._kills = self._kills[killed:]
+            self._kills = self._kills[len(killed) :]
 
 
 def _carried(standing: Standing | None, updates: int, path: Path) -> Standing:
@@ -188,14 +189,14 @@ class _Killer:
             self._times.append(time.monotonic())
             self._changed.notify()
 
-    def finish(self) -> int:
-        """Whoever was not killed yet is killed now, as long as somebody lives; how many were."""
+    def finish(self) -> list[Child]:
+        """Kill at once what was not killed yet, while any child lives; returns all that were."""
         with self._changed:
             self._hurries = True
             self._changed.notify()
         if self._kills:
             self._thread.join()
-        return len(self._killed)
+        return list(self._killed)
 
     def _kill(self) -> None:
         for kill in self._kills:

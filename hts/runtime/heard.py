@@ -32,7 +32,7 @@ class Heard:
         self.snapshots: dict[int, deque[Snapshot]] = {}  # by replica, the latest ones
         self.told = 0  # and those that have been asked for
         self.marks: list[str] = []  # why the digest is not that of an undisturbed run
-        self._blueprint = blueprint
+        self.blueprint = blueprint
         (self._action,) = [
             declared
             for declared in storage_arrays(blueprint.sizes, blueprint.spaces)
@@ -53,7 +53,7 @@ class Heard:
         elif "strayed" in said:
             self.marks += [str(Strayed(**replica)) for replica in said["strayed"]]
         elif "part" in said and said["part"] >= self.told:
-            replicas = len(self._blueprint.crew.blocks[said["block"]])
+            replicas = len(self.blueprint.crew.blocks[said["block"]])
             actions = np.frombuffer(said["raw"], self._action.dtype)
             actions = actions.reshape(replicas, *self._action.shape[1:])
             self.past[said["block"]][said["part"]] = actions
@@ -73,14 +73,14 @@ class Heard:
     def complete(self) -> bool:
         """Everything about the next update and its rollout has been said."""
         parts = self._ages.get(self.told, {})
-        return self.told in self._updates and len(parts) == len(self._blueprint.crew.blocks)
+        return self.told in self._updates and len(parts) == len(self.blueprint.crew.blocks)
 
     def next(self) -> Updated:
         """The next update, with the episodes that ended in its rollout."""
         rollout = self.told
         said, ended = self._updates.pop(rollout), self._episodes.pop(rollout, {}).values()
         for block, age in self._ages.pop(rollout).items():
-            self._forget(block, rollout - -(-age // self._blueprint.sizes.steps))
+            self._forget(block, rollout - -(-age // self.blueprint.sizes.steps))
         self.told += 1
         replicas = [bytes.fromhex(part) for part in said["replicas"]]
         episodes = sorted(ended, key=Episode.order)

@@ -84,7 +84,8 @@ class Child:
             self._process.join()
             raise RoleDied(self.name, self._end()) from None
         if "error" in message:
-            raise RoleFailed(self.name, message["error"], message["replica"])
+            told = message["error"], message["replica"], message["rebuilding"]
+            raise RoleFailed(self.name, *told)
         return message
 
     def kill(self) -> None:
@@ -192,9 +193,19 @@ def _main(
     try:
         role(pipe, *given)
     except Exception as error:
-        replica = error.replica if isinstance(error, WorldFailed) else None
-        is_simulator = isinstance(error, (WorldFailed, WorldError))
-        text = simulator_failure(error) if is_simulator else traceback.format_exc()
+        failure = as_failure("", error)
         with suppress(OSError):  # nobody listens where the parent has ended the run, or is gone
-            pipe.send(error=text, replica=replica)
+            pipe.send(error=failure.what, replica=failure.replica, rebuilding=failure.rebuilding)
         sys.exit(1)
+
+
+def as_failure(role: str, error: Exception) -> RoleFailed:
+    """Return what this role raised, with its traceback: of a simulator's, the simulator's own."""
+    if not isinstance(error, (WorldFailed, WorldError)):
+        return RoleFailed(role, "".join(traceback.format_exception(error)))
+    what = simulator_failure(error)
+    if isinstance(error, WorldError):
+        return RoleFailed(role, what)
+    if error.rebuilding is not None:
+        what += f" (while it was rebuilt, in {error.rebuilding}, which it had passed before)"
+    return RoleFailed(role, what, error.replica, error.rebuilding)

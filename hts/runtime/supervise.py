@@ -12,7 +12,6 @@ import dataclasses
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 from hts.config import Machine
@@ -21,12 +20,13 @@ from hts.report.say import say
 from hts.roles.executor import Past
 from hts.runtime import executor_process
 from hts.runtime.assemble import Plan
+from hts.runtime.failures import Failures
 from hts.runtime.heard import Heard
 from hts.runtime.process import Child, wait_child
 from hts.runtime.shared import Memory, Shared
 from hts.runtime.watch import Move, Watch
 from hts.signals import undisturbed
-from hts.soundness.case import Case, Failure, Kind, Question
+from hts.soundness.case import Failure, Kind
 
 _HOUR = 3600.0
 _STARTS = 2  # of a process that dies of itself before it is ready
@@ -73,13 +73,12 @@ class Supervisor:
         self.replaced: list[str] = []
         self.seats: list[Seat] = []
         self.filled: tuple[int, int] | None = None  # seats with a simulator that dials in, and all
-        self._found = found
         self._machine = machine
         self._memory = memory
         self._shared = shared
         self._crew = memory.blueprint.crew
         self._deaths: deque[float] = deque()
-        self._failed: set[tuple[Any, ...]] = set()  # places where something failed once
+        self._failures = Failures(found, shared, self.heard)
         self._rung: tuple[str, float] | None = None
         self._told: tuple[str, float] | None = None
         limits = [limit / 4 for limit in (machine.patience, machine.step_limit) if limit]
@@ -127,7 +126,8 @@ class Supervisor:
         except RoleDied as death:
             self._died(seat, death)
         except RoleFailed as failure:
-            self._raised(seat, failure)
+            self._failures.raised(failure)
+            self._replace(seat, failure)
         else:
             if "ready" in said:
                 seat.ready, seat.since = True, time.monotonic()
@@ -135,7 +135,7 @@ class Supervisor:
                 self._note(said["note"], said.get("facts", {}))
             self.heard.take(said)
             if "strayed" in said:
-                self._strayed(said)
+                self._failures.strayed(said)
 
     def _note(self, sentence: str, facts: dict[str, int]) -> None:
         """Pass on what a process has to tell people, and how many simulators it has."""
@@ -150,39 +150,9 @@ class Supervisor:
         if of_itself and seat.executor is not None:
             blocks = list(self._crew.blocks_of(seat.executor))
             stepping = list(self._shared.desk.stepping(blocks))
-            cases = [self._case(block, Failure(Kind.DIES, death.what)) for block in stepping]
-            told = _repeatable(death, cases[0] if cases else None)
-            self._once(told, seat.name, *self._shared.desk.asked[blocks].tolist())
+            asked = self._shared.desk.asked[blocks].tolist()
+            self._failures.died(death, stepping, seat.name, *asked)
         self._replace(seat, death)
-
-    def _raised(self, seat: Seat, failure: RoleFailed) -> None:
-        """Of its own, it ends the run; of a simulator's, it is tried once more."""
-        if failure.replica is None:
-            raise failure
-        block = self._crew.block_with(failure.replica)
-        row = failure.replica - self._crew.blocks[block].start
-        path = self._case(block, Failure(Kind.RAISES, failure.what), row)
-        cause = failure.what.rstrip().splitlines()[-1]
-        short = f"{self._place(block, failure.replica)}: {cause}"
-        named = RoleFailed(seat.name, failure.what, failure.replica, short=short)
-        self._once(_repeatable(named, path), block, int(self._shared.desk.asked[block]))
-        self._replace(seat, failure)
-
-    def _place(self, block: int, replica: int) -> str:
-        """Return the step that a replica's simulator has to take, in words."""
-        desk = self._shared.desk
-        if not desk.asked[block]:
-            return f"replica {replica}, before its first step"
-        rollout, step = desk.question(block)
-        storage = self._shared.storages[rollout % 2]
-        age, episode = int(storage.age[replica, step]), int(storage.episode[replica, step])
-        return f"replica {replica}, step {age + 1} of episode {episode}"
-
-    def _once(self, failure: Exception, *place: Any) -> None:
-        """What fails twice in one place would do so for ever."""
-        if place in self._failed:
-            raise failure
-        self._failed.add(place)
 
     def _replace(self, seat: Seat, why: RoleFailed) -> None:
         """Start a successor, and wake everybody who may have waited for a ring that was lost."""
@@ -203,43 +173,6 @@ class Supervisor:
         self._memory.bells.ring_all()
         self.replaced.append(why.short)
         _say(f"{why.short}; another one goes on in its place")
-
-    def _strayed(self, said: dict[str, Any]) -> None:
-        """Somebody's episode did not come back, and was cut short."""
-        marks = self.heard.marks[-len(said["strayed"]) :]
-        for replica, mark in zip(said["strayed"], marks, strict=True):
-            _say(f"{mark}; its next episode begins, and the digest is marked as interrupted")
-            block = self._crew.block_with(replica["replica"])
-            row = replica["replica"] - self._crew.blocks[block].start
-            at = (said["rollout"], said["step"])
-            self._case(block, Failure(Kind.STRAYS, mark), row, at)
-
-    def _case(
-        self,
-        block: int,
-        failure: Failure,
-        row: int | None = None,
-        at: tuple[int, int] | None = None,
-    ) -> Path | None:
-        """Write down what it takes to let a block's simulator fail again."""
-        folder, desk = self._found.cases, self._shared.desk
-        if folder is None:
-            return None
-        rollout, step = at or desk.question(block)
-        question = None
-        if desk.asked[block]:
-            storage = self._shared.storages[rollout % 2]
-            question = Question(storage, rollout, step, self.heard.past[block])
-        replicas = self._crew.blocks[block]
-        number = replicas.start + (row or 0)
-        path = folder / f"{failure.kind}-replica{number}-rollout{rollout}-step{step}.safetensors"
-        try:
-            folder.mkdir(exist_ok=True)
-            Case.of(self._found.experiment, replicas, question, failure, row=row).write(path)
-        except OSError as error:
-            _say(f"{path} could not be written ({error.strerror})")
-            return None
-        return path
 
     def _look(self) -> None:
         """Now and then: say who is waited for, and end what takes longer than it may."""
@@ -299,11 +232,13 @@ class Supervisor:
         assert move.block is not None, "a step is a block's"
         assert seat.child is not None, "whoever steps it sits there"
         words = f"{move.role} had {move.what} for more than {self._machine.step_limit:g} s"
-        path = self._case(move.block, Failure(Kind.HANGS, f"{words}; {seat.child.doing()}"))
+        failure = Failure(Kind.HANGS, f"{words}; {seat.child.doing()}")
+        path = self._failures.write(move.block, failure)
         again = "" if path is None else f": hts-check --replay {path}"
         _say(f"{words}, and is ended{again}")
         asked = int(self._shared.desk.asked[move.block])
-        self._once(RoleFailed(move.role, f"{words}, for the second time{again}"), move.block, asked)
+        twice = RoleFailed(move.role, f"{words}, for the second time{again}")
+        self._failures.once(twice, move.block, asked)
         seat.child.kill()
         seat.ready, seat.since = False, time.monotonic()  # it has no move until its successor has
 
@@ -317,15 +252,6 @@ class Supervisor:
                 seat.child.end()
                 seat.child = None
         self.seats = []
-
-
-def _repeatable(failure: RoleFailed, case: Path | None) -> RoleFailed:
-    """Return the same failure with the command that repeats it, if a case was written."""
-    if case is None:
-        return failure
-    again = f"hts-check --replay {case} lets it fail again"
-    what, short = f"{failure.what.rstrip()}\n\n{again}", f"{failure.short}; {again}"
-    return type(failure)(failure.role, what, failure.replica, short=short)
 
 
 def _say(sentence: str) -> None:

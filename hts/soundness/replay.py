@@ -32,6 +32,7 @@ from hts.soundness.subject import Batch, Single, Subject
 from hts.soundness.trace import digest
 from hts.tracebacks import simulator_failure
 from hts_envs.contract import Array, BatchedWorld
+from hts_envs.finite import not_finite
 from hts_envs.registry import parse
 
 LIMIT = 60.0
@@ -222,7 +223,11 @@ class _Play:
         replica = self._case.replicas[int(rows[0])]
         self._watch.begins(f"the reset of episode {episodes[0]} of replica {replica}")
         seeds = episode_seeds(self._case.seed, self._numbers[rows], episodes)
-        self._show(rows, self._subject.reset(rows, seeds).observation)
+        observation = self._subject.reset(rows, seeds).observation
+        self._show(rows, observation)
+        found = not_finite(observation)
+        if found is not None:
+            raise found.error(self._case.replicas[rows[found.row]], episodes[found.row], 0)
         self._watch.returned({name: array[rows] for name, array in self._seen.items()})
 
     def _step(self, rows: Array, action: Array, step: int) -> Array:
@@ -230,7 +235,13 @@ class _Play:
         self._watch.begins(self._name(self._eldest, step), step)
         moment = self._subject.step(self._taken(action.copy()))
         fields = {name: array[rows] for name, array in moment.fields().items()}
-        self._show(rows, {name: array[rows] for name, array in moment.observation.items()})
+        observation = {name: array[rows] for name, array in moment.observation.items()}
+        self._show(rows, observation)
+        found = not_finite(observation, fields["reward"])
+        if found is not None:
+            row, case = int(rows[found.row]), self._case
+            age = step - int(case.age[self._eldest] - case.age[row])
+            raise found.error(case.replicas[row], case.episode[row], age)
         self._watch.returned(fields)
         assert moment.terminated is not None, "a step has flags"
         assert moment.truncated is not None, "a step has flags"

@@ -12,6 +12,7 @@ from hts.remote.shape import WrongShape
 from hts.remote.talk import Offer, Seat, Talk
 from hts.remote.wire import Format, Frames
 from hts_envs.contract import Array, Box, Discrete, Spaces
+from hts_envs.finite import are_finite
 
 SPACES = Spaces({"seen": Box((3,), "float32")}, Discrete(2))
 FORMAT = Format(SPACES, 1)
@@ -99,9 +100,9 @@ def test_each_number_is_looked_at(count: int) -> None:
     """However many there are, in every dtype, and where they are as large as they can be."""
     for dtype in (np.float16, np.float32, np.float64):
         whole = np.full((1, 1, count), np.finfo(dtype).max, dtype)
-        assert wire.are_finite(whole)
+        assert are_finite(whole)
         for wrong in (np.nan, np.inf, -np.inf):
             for place in (0, count - 1):
                 array = whole.copy()
                 array[..., place] = wrong
-                assert not wire.are_finite(array)
+                assert not are_finite(array)

@@ -7,6 +7,7 @@ import pytest
 
 from hts.config import Experiment, Machine
 from hts.determinism.keys import Purpose, key
+from hts.errors import WorldFailed
 from hts.machine import Sizes
 from hts.memory.storage import Storage
 from hts.models.bounds import as_drawn
@@ -134,6 +135,20 @@ class MeddlingBatch(BatchedWorld):
         return BatchedStep({"observation": seen}, seen[..., 0], never, never.copy(), {})
 
 
+class Poisoned(Meddler):
+    """Shows this number in the observation that a truncation ends with, and nowhere else."""
+
+    def __init__(self, number: float) -> None:
+        super().__init__()
+        self.number = number
+
+    def step(self, action: Array) -> Step:
+        step = super().step(action)
+        if step.truncated:
+            self.screen[0, 1] = self.number
+        return step
+
+
 def play(block: Block, storage: Storage) -> Array:
     """A rollout whose actions are numbered."""
     actions = np.arange(storage.action.size, dtype=np.float32).reshape(storage.action.shape)
@@ -171,3 +186,20 @@ def test_a_batched_world_has_actions_of_its_own_too() -> None:
         np.testing.assert_array_equal(kept, actions[:, step])
         kept[:] = np.nan
     np.testing.assert_array_equal(storage.action, actions)
+
+
+@pytest.mark.parametrize(
+    ("number", "word"), [(np.nan, "NaN"), (np.inf, "infinite"), (-np.inf, "infinite")]
+)
+def test_a_final_observation_is_finite(number: float, word: str) -> None:
+    """Only the value function sees what a truncation ends with; it is refused at its step all the
+    same, while the largest number there is may stay."""
+    largest = float(np.finfo(np.float32).max)
+    storage = Storage(Sizes(2, 4, 1, 0), Meddler.spaces)
+    play(WorldsBlock([Meddler(), Poisoned(largest)], range(2), as_drawn, 0), storage)
+    block = WorldsBlock([Meddler(), Poisoned(number)], range(2), as_drawn, 0)
+    with pytest.raises(WorldFailed) as caught:
+        play(block, storage)
+    assert caught.value.replica == 1
+    said = str(caught.value.__cause__)
+    assert said == f"replica 1, step 3 of episode 0: the observation is {word} at [1]"
