@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -166,6 +168,16 @@ def test_what_belongs_to_another_experiment_is_refused() -> None:
         other = experiment(updates=4, **changes)
         with pytest.raises(HtsError, match=f"of another experiment: .*{sentence}"):
             leg(other, SERIAL, 2, standing)
+
+
+@pytest.mark.parametrize("name", ["kept.more", "replicas.more", "versions.more", "more"])
+def test_an_array_that_no_run_has_is_refused(name: str) -> None:
+    """In any part of a checkpoint: nothing would read it, so it is of something else."""
+    asked = experiment(updates=4)
+    _, standing = leg(asked, SERIAL, 2, None)
+    arrays = {**standing.arrays, name: np.zeros(3, np.float32)}
+    with pytest.raises(HtsError, match=f"{re.escape(name)} does not belong there"):
+        leg(asked, SERIAL, 2, dataclasses.replace(standing, arrays=arrays))
 
 
 # The whole command, killed for real.

@@ -18,11 +18,11 @@ from hts.memory.desk import Crew, Desk
 from hts.memory.doorbell import Doorbell
 from hts.memory.storage import Storage
 from hts.models.bounds import as_drawn
-from hts.roles.blocks import Block, Episode
-from hts.roles.executor import Executor, InTurn, Part, Partners, Stepping
+from hts.roles.blocks import Block, Episode, Strayed
+from hts.roles.executor import Executor, InTurn, Part, Partners, Past, Stepping
 from hts.roles.local import WorldsBlock
 from hts.runtime.threads import Threads, Turns
-from hts_envs.contract import Array, Step
+from hts_envs.contract import Array, Observation, Step
 from tests.fakes.small_worlds import Act, Scripted
 
 STEPS = 3
@@ -60,9 +60,15 @@ class Stage:
     """An executor of three blocks, and everything around it."""
 
     def __init__(
-        self, stepping: Stepping, *, inline: bool = False, worlds: list[Scripted] | None = None
+        self,
+        stepping: Stepping,
+        *,
+        inline: bool = False,
+        worlds: list[Scripted] | None = None,
+        kind: type[WorldsBlock] = WorldsBlock,
     ) -> None:
         self.worlds = worlds or [Scripted(acts, 1000 * r) for r, acts in enumerate(SCRIPTS)]
+        self.stepping = stepping
         sizes = Sizes(4, STEPS, 1, 1)
         self.storages = Storage(sizes, Scripted.spaces), Storage(sizes, Scripted.spaces)
         self.desk = Desk(CREW, STEPS)
@@ -72,17 +78,18 @@ class Stage:
         self.parts: list[Part] = []
         self.answered: list[list[int]] = []
         self.pauses: list[str] = []
+        self.lost: list[tuple[int, int, list[Strayed]]] = []
+        self.inline = inline
+        self.executor = self.another(kind, self.worlds)
+
+    def another(self, kind: type[WorldsBlock], worlds: list[Scripted]) -> Executor:
+        """An executor over this memory, with these simulators."""
         blocks: list[Block] = [
-            WorldsBlock([self.worlds[r] for r in part], part, as_drawn, 7) for part in CREW.blocks
+            kind([worlds[r] for r in part], part, as_drawn, 7) for part in CREW.blocks
         ]
-        partners = Partners(
-            self.asked.append,
-            self,
-            self.pauses.append,
-            self._answers if inline else None,
-            stepping,
-        )
-        self.executor = Executor(0, blocks, self.desk, self.storages, partners)
+        answers = self._answers if self.inline else None
+        partners = Partners(self.asked.append, self, self.pauses.append, answers, self.stepping)
+        return Executor(0, blocks, self.desk, self.storages, partners)
 
     def ended(self, rollout: int, episodes: list[Episode]) -> None:
         self.episodes[rollout] = [*self.episodes.get(rollout, []), *episodes]
@@ -93,6 +100,9 @@ class Stage:
     def filled(self, rollout: int) -> None:
         ended = sorted(self.episodes.pop(rollout, []), key=Episode.order)
         self.reports.append((rollout, ended))
+
+    def strayed(self, rollout: int, step: int, strayed: list[Strayed]) -> None:
+        self.lost.append((rollout, step, strayed))
 
     def _answers(self, blocks: Any) -> None:
         self.answered.append(list(blocks))
@@ -395,3 +405,68 @@ def vars_of(desk: Desk) -> dict[str, Array]:
     """The memory behind a desk, as another process maps it."""
     names = ("asked", "answered", "filled", "hashes")
     return {"open": np.zeros(1, np.int64), **{name: getattr(desk, name) for name in names}}
+
+
+class Drifting(Scripted):
+    """Shows other numbers from its second frame on."""
+
+    def _show(self) -> Observation:
+        self.count += len(self.shown[-1]) == 1
+        return super()._show()
+
+
+def long_episodes() -> list[Scripted]:
+    """Four worlds whose episodes are longer than the test."""
+    return [Scripted([Act(50)], 1000 * replica) for replica in range(4)]
+
+
+def test_an_episode_that_cannot_be_rebuilt_is_cut_short_once() -> None:
+    """Rebuilt in the middle of a rollout, replica 2 shows something else: it is reported with the
+    step that its block had asked for, truncated there in front of what it showed last, and goes on
+    with an ordinary episode. Its neighbour in the block goes on as if nothing had happened."""
+    stage = Stage(InTurn(), worlds=long_episodes())
+    stage.desk.may_begin = 1
+    stage.settle()
+    stage.answer(1)
+    stage.answer(1)
+    worlds = long_episodes()
+    worlds[2] = Drifting([Act(50)], 2000)
+    stage.executor = stage.another(WorldsBlock, worlds)
+    stage.executor.resume(Past({}))
+    assert stage.lost == [(0, 2, [Strayed(2, 0, 1)])]
+    stage.answer(1)
+    first, second = stage.storages
+    assert first.truncated[1:3].tolist() == [[False] * 3, [False, False, True]]
+    assert not first.terminated.any()
+    assert first.reward[1:3, 2, 0].tolist() == [3.0, 0.0]
+    last_seen = first.arrays["frames.number"][2, first.sizes.history + 2]
+    assert first.arrays["finals.number"][2, 2 % first.sizes.finals] == last_seen
+    for _ in range(STEPS + 1):
+        stage.answer(1)
+    assert stage.questions()[1] == (1, STEPS)
+    assert not second.truncated[1:3].any(), "it was cut short once"
+    assert second.episode[1:3, 0].tolist() == [0, 1]
+    assert second.reward[1:3, 2, 0].tolist() == [6.0, 3.0]
+    assert stage.episodes == {}, "an episode that was cut short has no facts"
+    assert len(stage.lost) == 1
+
+
+class Losing(WorldsBlock):
+    """Loses its first row in its second step, as one does whose simulators dial in."""
+
+    def step(self, storage: Storage, step: int) -> None:
+        if self.turn == 1:
+            self._stray({0: 1})
+        super().step(storage, step)
+
+
+def test_an_episode_that_is_lost_in_a_step_is_reported_with_that_step() -> None:
+    """Before the next question, with the number of the step that was cut short."""
+    stage = Stage(InTurn(), worlds=long_episodes(), kind=Losing)
+    stage.desk.may_begin = 0
+    stage.settle()
+    stage.answer(1)
+    assert stage.lost == []
+    stage.answer(1)
+    assert stage.lost == [(0, 1, [Strayed(1, 0, 1)])]
+    assert stage.storages[0].truncated[1].tolist() == [False, True, False]

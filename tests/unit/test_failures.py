@@ -115,6 +115,7 @@ def test_a_rebuild_that_raises_twice_in_one_step_ends_the_run(faults: Path, case
     assert run.marks == []
 
 
+@pytest.mark.usefixtures("faults")
 @pytest.mark.parametrize(
     ("steps", "sentence"),
     [
@@ -131,7 +132,6 @@ def test_what_is_not_finite_twice_ends_the_run_where_it_appears(
     kind: str,
     steps: str,
     sentence: str,
-    faults: Path,
     cases: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -329,6 +329,30 @@ def test_clipped_rewards_are_learnt_from_and_stored_raw() -> None:
         run.close()
 
 
+def test_reward_scaling_begins_again_after_either_end() -> None:
+    """A discounted return never runs on over a termination or a truncation into the next episode,
+    and runs on from one rollout to the next."""
+    asked = experiment(f"{SMALL}?action=vector", normalise_rewards=True, updates=3)
+    run = serial(asked)
+    returns = np.zeros((asked.replicas, 1))
+    seen, ends = [], {"terminated": 0, "truncated": 0}
+    for rollout, _ in enumerate(run):
+        storage = run.storages[rollout % 2]
+        for step in range(asked.rollout):
+            returns = 0.99 * returns + storage.reward[:, step]
+            seen.append(returns.copy())
+            for name in ends:
+                ended = storage.arrays[name][:, step]
+                ends[name] += int(ended.sum())
+                returns[ended] = 0.0
+    scale = run.learner.kept.reward_scale
+    run.close()
+    assert min(ends.values()) > 5, "both kinds of ends"
+    np.testing.assert_allclose(scale.running, returns, rtol=1e-12)
+    np.testing.assert_allclose(scale.moments.mean, np.mean(seen), rtol=1e-9)
+    np.testing.assert_allclose(scale.moments.squares, np.var(seen) * np.size(seen), rtol=1e-9)
+
+
 def test_advantages_are_normalised_over_the_minibatch() -> None:
     """Rewards a thousand times as large make the same policy step; the guard holds for one row."""
     asked = experiment(algo=PPO(epochs=1, minibatches=1, value_coefficient=0.0), updates=1)
