@@ -7,12 +7,14 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from hts.config import configure
 from hts.runtime.disturb import Trouble
 from tests.fakes import runs
+from tests.fakes.flaky import FAULTS, faults
 
 ONE = ("--actors", "0", "--learners", "1")
 
@@ -102,6 +104,21 @@ def test_a_digest_that_differs_after_a_kill_is_told() -> None:
     assert "DIFFERENT, 3 killed\n" in result.stdout
     assert re.search(r"cannot be rebuilt: after step \d+ of episode", result.stdout), result.stdout
     assert result.stdout.splitlines()[-1] == "NOT equal"
+
+
+def test_an_environment_that_raises_now_and_then_can_be_verified(tmp_path: Path) -> None:
+    """In each run of the table replica 2 raises in a step, and again while it is rebuilt: in this
+    process and in an executor, which are equal all the same."""
+    world = ("--env", "python:tests.fakes.flaky:make?steps=17.9")
+    result = verify(
+        "--config", "smoke", *world, "--executors", "2", *ONE, **{FAULTS: str(tmp_path)}
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert faults(tmp_path) == faults(tmp_path, "spawned") == 2
+    assert result.stdout.splitlines()[-1] == "equal on every layout"
+    assert "not deterministic" not in result.stdout + result.stderr
+    assert result.stderr.count("which it had passed before); its simulators are rebuilt") == 1
+    assert result.stderr.count("which it had passed before); another one goes on") == 1
 
 
 def test_a_layout_that_differs_is_found_out_to_the_last_bit() -> None:

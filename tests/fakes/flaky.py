@@ -1,16 +1,25 @@
-"""An environment that fails now and then, as often in all processes together as it is told to."""
+"""An environment that fails now and then: in processes that replace each other, so many times."""
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import numpy as np
 
 from hts_envs.contract import Array, BatchedWorld, Observation, Step
+from tests.fakes.births import is_born
 from tests.fakes.breaking import Breaking, BreakingBatch
 
 FAULTS = "HTS_TEST_FAULTS"
-"""The variable that names the file with a byte for each fault so far."""
+"""The variable that names a folder. A file in it has a byte for each fault so far: `here` those of
+a run in one process, `spawned` those of the processes that a run starts."""
+
+
+def faults(folder: str | Path, name: str = "here") -> int:
+    """Return how often it has failed there."""
+    path = Path(folder, name)
+    return path.stat().st_size if path.exists() else 0
 
 
 class Flaky(Breaking):
@@ -19,12 +28,10 @@ class Flaky(Breaking):
     def __init__(self, how: str, steps: list[int]) -> None:
         super().__init__(how, 0, 0, "one", 30)
         self.steps = steps
+        self.place = "spawned" if is_born(os.getpid()) else "here"
 
     def step(self, action: Array) -> Step:
-        fails = self._next() == self.tally.length + 1
-        if fails:
-            with open(os.environ[FAULTS], "ab") as file:
-                file.write(b".")
+        fails = self._fails(self.tally.length + 1)
         if fails and self.how == "raises":
             self._break()
         step = super().step(action)
@@ -32,16 +39,18 @@ class Flaky(Breaking):
 
     def reset(self, seed: int) -> Observation:
         seen = super().reset(seed)
-        if self._next() == 0:
-            with open(os.environ[FAULTS], "ab") as file:
-                file.write(b".")
+        if self._fails(0):
             seen["clock"][:] = -np.inf
         return seen
 
-    def _next(self) -> int | None:
-        """Return the step that fails next."""
-        past = os.path.getsize(os.environ[FAULTS])
-        return self.steps[past] if past < len(self.steps) else None
+    def _fails(self, step: int) -> bool:
+        """Whether this is the step that fails next; it is counted if so."""
+        past = faults(os.environ[FAULTS], self.place)
+        if self.steps[past : past + 1] != [step]:
+            return False
+        with Path(os.environ[FAULTS], self.place).open("ab") as file:
+            file.write(b".")
+        return True
 
 
 def make(how: str = "raises", steps: str = "", replica: int = 0) -> Breaking:

@@ -22,6 +22,7 @@ from hts.runtime.parallel import ParallelRun
 from hts.soundness.case import Case, Kind
 from hts_envs import parse
 from tests.fakes.births import is_born
+from tests.fakes.flaky import FAULTS, faults
 from tests.fakes.once import MARK
 from tests.fakes.runs import experiment, outcome
 
@@ -83,6 +84,30 @@ def test_what_fails_once_costs_nothing(
     cases = [Case.read(path) for path in (tmp_path / "cases").iterdir()]
     assert {case.failure.kind for case in cases} == {Kind(how if how != "exits" else "dies")}
     assert any(16 in case.age for case in cases), "that is when it broke"
+
+
+@pytest.mark.parametrize("layout", ["turns", "threads"])
+@pytest.mark.parametrize("kind", ["make", "batch"])
+def test_what_raises_in_a_rebuild_costs_nothing(
+    kind: str, layout: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Replica 2 raises in a step, then twice while it is rebuilt, in two other steps: the same
+    rollouts and episodes, no mark, and the place of each failure."""
+    monkeypatch.setenv(FAULTS, str(tmp_path))
+
+    def asked(steps: str) -> Experiment:
+        name = f"python:tests.fakes.flaky:{kind}?steps={steps}"
+        return experiment(name, rollout=8, updates=6, algo=PPO(minibatches=1))
+
+    expected = outcome(asked(""))
+    told, run = run_of(asked("17.9.4"), LAYOUTS[layout], tmp_path / "cases")
+    assert [u.link.rollout for u in told] == [u.link.rollout for u in expected]
+    assert [u.episodes for u in told] == [u.episodes for u in expected]
+    assert faults(tmp_path, "spawned") == len(run.replaced) == 3
+    for line, ball in zip(run.replaced, (16, 8, 3), strict=True):
+        assert f"the engine has lost the ball {ball}" in line
+        assert line.endswith("which it had passed before)") == (ball != 16)
+    assert run.marks == []
 
 
 def test_what_fails_again_ends_the_run_and_can_be_repeated(

@@ -180,7 +180,9 @@ def test_a_simulator_that_cannot_be_repeated_is_found_out(
     for mark in found.marks:
         assert re.match(r"replica [01] cannot be rebuilt: after step 7 of episode \d+ it ", mark)
         assert f"hts: {mark}; its next episode begins, and the digest is marked" in said
-    assert all(episode.facts["length"] == 21 for u in found.updates for episode in u.episodes)
+    episodes = [episode for u in found.updates for episode in u.episodes]
+    assert {episode.replica for episode in episodes} == {0, 1}, "both go on with whole episodes"
+    assert all(episode.facts["length"] == 21 for episode in episodes)
 
 
 def test_a_game_that_goes_on_between_episodes_cannot_be_rebuilt() -> None:
