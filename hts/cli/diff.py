@@ -13,13 +13,15 @@ from hts import signals
 from hts.cli import shell
 from hts.config import Config, Machine
 from hts.determinism import numerics
+from hts.determinism.digest import Link
 from hts.errors import BadConfig, HtsError, RoleFailed, WrongUsage
-from hts.report.recorded import Comparison, Parted, Recorded, compare, read
+from hts.report.recorded import Comparison, Parted, Recorded, compare, link_of, read
 
 DESCRIPTION = """\
 Compare the records of two runs: what differs in what was run, the first update
 whose rollout or parameters differ, and the replicas. Then run both again up to
-that update, to name the step, the field and both values.
+that update, to name the step, the field and both values, and which of the values
+are those that were recorded.
 """
 
 EPILOG = """\
@@ -30,6 +32,11 @@ examples:
 
 exit code: 0 equal as far as both go, 1 different, 2 wrong usage or a damaged record
 """
+
+_REASONS = (
+    "a simulator that is not deterministic (hts-check looks for that), other numerics or code than "
+    "the record names, or a machine that computes wrongly"
+)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -158,9 +165,24 @@ def _look_again(ours: Recorded, theirs: Recorded, parted: Parted, *, serial: boo
         return
     print(f"  that took {time.perf_counter() - began:.1f} s")
     if found.where is not None:
-        print(found.where)
+        _say_where(found.where, (ours, theirs), (found.ours, found.theirs))
         return
     _say_vanished(parted, found.ours.rollout, found.ours.parameters)
+
+
+def _say_where(where: str, records: Sequence[Recorded], repeated: Sequence[Link]) -> None:
+    """Print where both runs part now, and which of the values are those that were recorded."""
+    print(where)
+    update = repeated[0].update
+    recorded = [link_of(run, update) for run in records]
+    if list(repeated) == recorded:
+        return
+    for name, now, before in zip("AB", repeated, recorded, strict=True):
+        source = "the one that it recorded"
+        if now != before:
+            source = f"of this run alone: it recorded another update {update}"
+        print(f"  {name}'s value is {source}")
+    print(f"  so the records may part elsewhere. It may be {_REASONS}")
 
 
 def _in_short(error: Exception) -> str:
@@ -201,10 +223,7 @@ def _say_vanished(parted: Parted, rollout: str, parameters: str) -> None:
             break
     else:
         print("  and neither recorded it")
-    print(
-        "  a simulator that is not deterministic (hts-check looks for that), other numerics or "
-        "code than the record names, or a machine that computes wrongly"
-    )
+    print(f"  {_REASONS}")
 
 
 def _updates(count: int) -> str:

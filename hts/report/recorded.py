@@ -140,6 +140,11 @@ def lines(run: Recorded) -> Iterator[Line]:
         raise WrongUsage(f"{path}: it cannot be read: {_why(error)}") from None
 
 
+def link_of(run: Recorded, update: int) -> Link:
+    """Return the link of this update, which is in the record."""
+    return next(itertools.islice(lines(run), update - 1, None)).link
+
+
 def _line(text: str, digest: Digest, where: str) -> Line:
     try:
         found = json.loads(text)

@@ -63,7 +63,14 @@ def difference(ours: Setting, theirs: Setting, outcomes: tuple[Outcome, Outcome]
     what = "rollout" if here[update - 1].rollout != there[update - 1].rollout else "parameters"
     found = again(ours, theirs, update)
     if found.where is not None:
-        return found.where
+        pairs = (("the first run", found.ours, here), ("this one", found.theirs, there))
+        other = [name for name, link, links in pairs if link != links[link.update - 1]]
+        if not other:
+            return found.where
+        return (
+            f"{found.where} (when both ran again: {' and '.join(other)} gave other digests than "
+            "above, so the simulator is not deterministic, or the machine is broken)"
+        )
     return (
         f"update {update}, {what}: they differed, and did not when both ran again: the simulator "
         "is not deterministic, or the machine is broken (hts-check looks at the simulator)"

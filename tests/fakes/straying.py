@@ -1,7 +1,8 @@
 """A simulator that strays by one unit in the last place, from one step of one replica on.
 
 It does where the environment says so: HTS_TEST_STRAYS is `always`, or `spawned` for the processes
-that a run starts, so that one machine layout differs from another.
+that a run starts, so that one machine layout differs from another. With `spawned further` they
+stray by two units.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ class Straying(gymnasium.Env[np.ndarray, int]):
     observation_space = gymnasium.spaces.Box(-100_000, 100_000, (2,), np.float32)
     action_space = gymnasium.spaces.Discrete(2)
 
-    def __init__(self, strays: bool) -> None:
-        self._strays = strays
+    def __init__(self, units: int) -> None:
+        self._units = units
         self._steps = 0
 
     def reset(self, *, seed=None, options=None):  # type: ignore[no-untyped-def]
@@ -38,7 +39,7 @@ class Straying(gymnasium.Env[np.ndarray, int]):
 
     def _seen(self) -> np.ndarray:
         one = np.float32(1)
-        if self._strays and self._steps >= STEP:
+        for _ in range(self._units if self._steps >= STEP else 0):
             one = np.nextafter(one, np.float32(2))
         return np.array([self._steps, one], np.float32)
 
@@ -47,4 +48,5 @@ def make(replica: int = 0) -> Straying:
     """The factory that `python:` calls."""
     told = os.environ.get("HTS_TEST_STRAYS", "")
     spawned = is_born(os.getpid())
-    return Straying(replica == REPLICA and (told == "always" or (told == "spawned" and spawned)))
+    strays = told == "always" or (told.startswith("spawned") and spawned)
+    return Straying(replica == REPLICA and (1 + told.endswith("further")) * strays)
