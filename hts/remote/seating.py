@@ -11,6 +11,7 @@ agreed is dropped, and what was not asked for changes nothing.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -30,7 +31,7 @@ _SECONDS_TO_COME_BACK = 2.0
 _SECONDS_TO_COME_BACK_TOGETHER = 10.0  # after the port was opened anew
 _SPEAK_EVERY = 2.0  # whoever waits speaks first, behind a second in which it heard nothing
 _PEERS = 4096
-_TRIES = 2  # of one simulator at one turn
+_TRIES = 2  # of one simulator to come to one turn
 
 
 @dataclass
@@ -41,7 +42,9 @@ class Peer:
     hello: Hello
     seats: set[int] = field(default_factory=set)
     hangs: bool = False  # a step took it longer than it may, and nothing was heard since
-    failed: dict[int, tuple[int, int]] = field(default_factory=dict)  # by seat: turn, how often
+    # By seat: its turn, and how often the simulator has failed on the way there, by the turn that
+    # it was asked for: a replay that fails at random comes further with its next try.
+    failed: dict[int, tuple[int, Counter[int | None]]] = field(default_factory=dict)
 
     @property
     def room(self) -> int:
@@ -49,8 +52,8 @@ class Peer:
 
     def may_take(self, block: RemoteBlock) -> bool:
         """It has room, and has not failed there again and again."""
-        turn, times = self.failed.get(block.seat, (-1, 0))
-        return self.room > 0 and (turn != block.turn or times < _TRIES)
+        turn, times = self.failed.get(block.seat, (-1, Counter()))
+        return self.room > 0 and (turn != block.turn or max(times.values(), default=0) < _TRIES)
 
     def __str__(self) -> str:
         return f"{wire.shown(self.hello.name)} {self.hello.session.hex()[:6]}"
@@ -265,8 +268,10 @@ class Seating:
 
     def _give_up(self, peer: Peer, block: RemoteBlock, why: str) -> None:
         """It cannot go on there. It may try once more, like everybody else."""
-        turn, times = peer.failed.get(block.seat, (-1, 0))
-        peer.failed[block.seat] = block.turn, times + 1 if turn == block.turn else 1
+        turn, times = peer.failed.get(block.seat, (-1, Counter()))
+        asked = None if block.holder is None else block.holder.asked
+        before = times if turn == block.turn else Counter()
+        peer.failed[block.seat] = block.turn, before + Counter([asked])
         peer.seats.discard(block.seat)
         block.left()
         self._send(peer.route, [wire.pack("drop", block.seat)])

@@ -229,7 +229,10 @@ class Schedule:
         client.silent = False
 
     def _works(self, client: Client) -> None:
-        seat = client.at_work.pop(self._random.randrange(len(client.at_work)))
+        self._serve(client, client.at_work.pop(self._random.randrange(len(client.at_work))))
+        client.flush()
+
+    def _serve(self, client: Client, seat: Seat) -> None:
         shape = self.stage.shape
         if seat not in client.simulators:
             worlds = [self._make(shape.agents) for _ in range(shape.rows)]
@@ -238,7 +241,6 @@ class Schedule:
             seat.begin(client.simulators[seat].begin(seat))
         else:
             seat.tell(*client.simulators[seat].step(seat))
-        client.flush()
 
     def _time_passes(self) -> None:
         self.now += self._second

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,7 @@ from hts.remote.block import Holder, RemoteBlock
 from hts.remote.talk import Seat
 from hts_envs.contract import Array, Step
 from hts_envs.reference import ReferenceWorld
-from tests.remote.schedules import Schedule, Shape, local
+from tests.remote.schedules import Client, Schedule, Shape, local
 
 TROUBLES = ("cut", "die", "replace", "double", "fail", "leave", "reopen")
 SHAPES = (Shape(), Shape(rows=2), Shape(agents=2), Shape(replicas=6, rows=3, agents=2))
@@ -31,6 +32,32 @@ def test_every_order_gives_the_rollouts_of_a_run_without_a_socket(
         assert found.hashes == expected.hashes
         assert found.ended == expected.ended
         assert found.lost == []
+
+
+class Unlucky(Schedule):
+    """Every simulator raises in turn 9, and in each turn when it is replayed for the first time."""
+
+    visits: Counter[tuple[int, int]]
+
+    def _serve(self, client: Client, seat: Seat) -> None:
+        self.visits[seat.number, seat.turn] += 1
+        if self.visits[seat.number, seat.turn] == (1 if seat.turn == 9 else 2):
+            seat.fail("it raised")
+        else:
+            super()._serve(client, seat)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_a_simulator_may_raise_once_in_each_turn_of_a_replay(shape: Shape) -> None:
+    """Each turn has its own second try: with nobody else to take the seat, the run goes on."""
+    expected = local(shape)
+    for seed in range(SEEDS):
+        schedule = Unlucky(seed, shape, ())
+        schedule.visits = Counter()
+        found = schedule.run()
+        assert found.hashes == expected.hashes
+        assert found.lost == []
+        assert max(schedule.visits.values()) > 3, "replays were interrupted again and again"
 
 
 class Aging(ReferenceWorld):
