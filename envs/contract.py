@@ -10,6 +10,7 @@ Both speak of the same things:
 * Resets are the caller's business: a world never resets itself. After terminated or truncated,
   the next call is `reset`; every episode is given its seed.
 * What a world returns belongs to the caller: the next step changes none of it.
+* Observations and rewards are finite: a NaN or an infinity counts as raising.
 * Rewards are the world's own; clipping, frame stacks and normalisation are the machine's.
 * The facts of an ended episode hold at least "return" (raw, summed over the agents' mean) and
   "length" (steps); a world adds what it knows ("score", "lives", ...). Where rewards are shaped,

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hts_envs.contract import Array
+from hts_envs.errors import BrokenSimulator
 
 _FEW = 16  # up to so many numbers, a Python loop is faster than NumPy's calls
 
@@ -19,12 +20,10 @@ class NotFinite(NamedTuple):
     row: int
     sentence: str
 
-    def error(self, replica: int, episode: int, step: int) -> FloatingPointError:
+    def error(self, replica: int, episode: int, step: int) -> BrokenSimulator:
         """Return the exception for this step of an episode, counted from 1; 0 is its reset."""
         place = f"step {step}" if step else "the reset"
-        return FloatingPointError(
-            f"replica {replica}, {place} of episode {episode}: {self.sentence}"
-        )
+        return BrokenSimulator(f"replica {replica}, {place} of episode {episode}: {self.sentence}")
 
 
 def are_finite(array: Array) -> bool:
