@@ -231,7 +231,7 @@ def _policy(run: Recorded, update: int) -> policies.Policy:
             f"{run.path}: the policy of update {update} is not kept any more; choose another"
         )
     try:
-        return policies.read(there[update], run.identity)
+        return policies.read(there[update], run.identities)
     except Damaged as damage:
         raise WrongUsage(f"{damage}; choose another with --checkpoint") from None
 

@@ -17,6 +17,7 @@ from hts.config.sources import from_sets
 from hts.determinism import numerics
 from hts.errors import WrongUsage
 from hts.remote.port import Port
+from hts.report.extension import HORIZONS
 from hts.report.metrics import table
 from hts.report.resume import Resumed, resume
 from hts.report.say import be_verbose
@@ -130,10 +131,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--resume",
         type=Path,
         metavar="RUN_DIR",
-        help="go on with a run that was interrupted, on this or another machine layout",
+        help="go on with a run that was interrupted, on this or another machine layout; a finished "
+        "run is extended with --steps, the new total",
     )
     made.add_argument(
         "--checkpoint", metavar="UPDATE", help="with --resume: from this one, not the newest"
+    )
+    made.add_argument(
+        "--schedule-horizon",
+        choices=tuple(HORIZONS),
+        help="with --resume and more --steps, where the learning rate falls: "
+        + "; ".join(f"{name}: it {what}" for name, what in HORIZONS.items()),
     )
     made.add_argument(
         "--seeds",
@@ -206,6 +214,8 @@ def _resumed(typed: argparse.Namespace) -> Resumed | None:
     if typed.resume is None:
         if typed.checkpoint is not None:
             raise WrongUsage("--checkpoint needs --resume")
+        if typed.schedule_horizon is not None:
+            raise WrongUsage("--schedule-horizon needs --resume and more --steps")
         return None
     for flag, kept in (("--config", "configuration"), ("--run-dir", "directory")):
         if getattr(typed, flag.removeprefix("--").replace("-", "_")) is not None:
@@ -216,7 +226,8 @@ def _resumed(typed: argparse.Namespace) -> Resumed | None:
     if said is not None and not said.isdigit():
         raise WrongUsage(f"--checkpoint: must be a whole number of updates, not {said!r}")
     given = [*from_sets(typed.set), *flags(typed)]
-    return resume(typed.resume, given, None if said is None else int(said))
+    update = None if said is None else int(said)
+    return resume(typed.resume, given, update, typed.schedule_horizon)
 
 
 def seeds_of(typed: argparse.Namespace) -> list[int]:

@@ -6,6 +6,7 @@ import dataclasses
 import re
 from collections.abc import Iterator
 
+from hts.config.lineage import check_lineage
 from hts.config.records import A2C, PQL, Config, Conv, Experiment, Machine
 from hts.determinism import numerics
 from hts_envs.errors import WorldError
@@ -21,6 +22,7 @@ def check(config: Config) -> list[str]:
         *_environment(config.experiment),
         *(_sizes(config.experiment) if not _is_pql(config) else _replayed(config.experiment)),
         *_schedule(config.experiment),
+        *check_lineage(config.experiment),
         *_machine(config),
     ]
 

@@ -13,6 +13,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, TypeAlias, get_args
 
+from hts.config.extended import ABSENT, Count, Extended, is_absent
 from hts.models.bounds import Bounds
 from hts_envs.options import Range, option
 from hts_envs.registry import parse
@@ -20,7 +21,6 @@ from hts_envs.registry import parse
 Positive: TypeAlias = Annotated[float, Range(above=0)]
 NotNegative: TypeAlias = Annotated[float, Range(0)]
 Share: TypeAlias = Annotated[float, Range(0, 1)]
-Count: TypeAlias = Annotated[int, Range(1)]
 Workers: TypeAlias = Annotated[int, Range(1)] | Literal["auto"]
 Actors: TypeAlias = Annotated[int, Range(0, 16)] | Literal["auto"]
 Activation: TypeAlias = Literal["tanh", "relu", "elu"]
@@ -212,6 +212,14 @@ class Experiment:
     clip_rewards: Positive | None = option(None, "learn from rewards clipped to this size")
     normalise_observations: bool = option(False, "by running mean and deviation")
     normalise_rewards: bool = option(False, "by the running deviation of the discounted return")
+    start_from: str | None = field(
+        default=None,
+        metadata={"help": "hash of the weights that it starts from (--start-from)", **ABSENT},
+    )
+    extended: Extended = field(
+        default_factory=Extended,
+        metadata={"help": "finished runs that it extends (--resume with --steps)", **ABSENT},
+    )
 
     @property
     def rows(self) -> int:
@@ -283,7 +291,11 @@ class Experiment:
         spelled = dataclasses.replace(
             self, env=parse(self.env).canonical(), shards=self.shard_count
         )
-        text = json.dumps(dataclasses.asdict(spelled), sort_keys=True)
+        values = dataclasses.asdict(spelled)
+        for each in dataclasses.fields(self):
+            if is_absent(self, each):
+                del values[each.name]
+        text = json.dumps(values, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

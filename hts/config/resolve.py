@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hts.config.check import check
+from hts.config.extended import is_absent
 from hts.config.records import Algorithm, Config, Experiment, Machine, Model, variants
 from hts.config.sources import Given
 from hts.errors import BadConfig
@@ -175,12 +176,15 @@ def _at(origin: str, path: str, problem: str) -> str:
 
 
 def flatten(config: Config) -> dict[str, Any]:
-    """Every value by its dotted path, in the order of the records."""
+    """Every value by its dotted path, in the order of the records; without those that say nothing
+    yet (`is_absent`)."""
     found: dict[str, Any] = {}
 
     def walk(record: Any, prefix: str) -> None:
         for field in dataclasses.fields(record):
             value, path = getattr(record, field.name), f"{prefix}{field.name}"
+            if is_absent(record, field):
+                continue
             if dataclasses.is_dataclass(value):
                 walk(value, f"{path}.")
             else:

@@ -10,7 +10,8 @@ the time of the standard library's, where every update has to wait for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import copy
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,18 +35,25 @@ class Link:
 
 
 class Digest:
-    """The chain so far."""
+    """The chain so far.
 
-    def __init__(self, identity: str) -> None:
+    It begins with the identity of an experiment. Where a later stage extends that experiment
+    (`identities` names each stage by the updates made before it), the identity of the stage is
+    folded in before its first update.
+    """
+
+    def __init__(self, identities: str | Mapping[int, str]) -> None:
+        stages = {0: identities} if isinstance(identities, str) else dict(identities)
         self.updates = 0
-        self.chain = _hashed(identity.encode())
+        self.chain = _hashed(stages.pop(0).encode())
+        self._stages = stages
 
-    @staticmethod
-    def after(updates: int, chain: str) -> Digest:
-        """The chain as it is after so many updates."""
-        found = Digest("")
-        found.updates, found.chain = updates, chain
-        return found
+    def after(self, updates: int, chain: str) -> Digest:
+        """Return the digest of the same experiment after so many updates, where this is its
+        chain."""
+        later = copy.copy(self)
+        later.updates, later.chain = updates, chain
+        return later
 
     def fold(self, rollout: str, parameters: Array) -> Link:
         """Append one update: the rollout that it read and the parameters that it made."""
@@ -53,6 +61,8 @@ class Digest:
 
     def follow(self, rollout: str, parameters: str) -> Link:
         """The same for parameters whose hash is known."""
+        if self.updates in self._stages:
+            self.chain = _hashed(f"{self.chain} {self._stages[self.updates]}".encode())
         self.chain = _hashed(f"{self.chain} {rollout} {parameters}".encode())
         self.updates += 1
         return Link(self.updates, rollout, parameters, self.chain)

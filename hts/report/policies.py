@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hts.config import Experiment, Machine
+from hts.config import Experiment, Machine, lineage
 from hts.report import checkpoints
 from hts.report.say import say
 from hts.report.sealed import Damaged, Sealed, seal, sweep, unseal
@@ -60,6 +60,7 @@ class Writer:
         self._folder = Path(policies.folder)
         sweep(self._folder)
         self._experiment = experiment
+        self._identities = lineage.identities(experiment)
         self._writing: threading.Thread | None = None
         self._written: deque[int] = deque()  # by the thread
         self._troubled = False
@@ -84,7 +85,7 @@ class Writer:
 
     def _write(self, update: int, version: Version) -> None:
         facts = {
-            "experiment": self._experiment.identity(),
+            "experiment": lineage.identity_at(self._identities, update),
             "update": update,
             "steps": update * self._experiment.rows,
         }
@@ -135,8 +136,9 @@ class Policy:
     arrays: Mapping[str, Array]
 
 
-def read(path: Path, identity: str) -> Policy:
-    """The policy in this file; Damaged where it is not whole, or not of this experiment."""
+def read(path: Path, identities: Mapping[int, str]) -> Policy:
+    """Return the policy in this file; raise Damaged where the file is not whole, or of another
+    experiment than the one whose stages these are."""
     if path.parent.name == FOLDER:
         held = unseal(path, KIND)
         update, arrays = int(held.facts["update"]), dict(held.arrays)
@@ -145,7 +147,7 @@ def read(path: Path, identity: str) -> Policy:
         update = int(held.facts["updates"])
         newest = {name: array[-1] for name, array in held.arrays.items() if _is_version(name)}
         arrays = {name.removeprefix("versions."): array for name, array in newest.items()}
-    found = held.facts["experiment"]
+    found, identity = held.facts["experiment"], lineage.identity_at(identities, update)
     if found != identity:
         raise Damaged(path, f"it is of experiment {found}, this run of {identity}")
     return Policy(update, arrays)

@@ -30,6 +30,7 @@ class Recorded:
     asked: Mapping[str, Any]  # of the machine, before anything was chosen for it
     facts: Mapping[str, str]
     result: Mapping[str, Any]
+    identities: Mapping[int, str]  # of each stage, by the updates made before it
 
     @property
     def status(self) -> str:
@@ -97,15 +98,36 @@ def read(path: Path) -> Recorded:
             "is missing"
         )
     facts = {**versions, **numerics, "commit": manifest.get("commit") or "unknown"}
-    ended = path / "result.json"
+    identities = _identities(path, manifest, identity)
     return Recorded(
         path,
         identity,
         config,
         manifest.get("asked") or {},
         {name: str(value) for name, value in facts.items()},
-        _object(ended) if ended.exists() else {},
+        _result(path / "result.json", max(identities)),
+        identities,
     )
+
+
+def _identities(path: Path, manifest: Mapping[str, Any], identity: str) -> dict[int, str]:
+    """The identity of each stage of an extended run; of every other run, its own."""
+    try:
+        found = {int(before): str(each) for before, each in manifest.get("stages", {}).items()}
+    except (ValueError, AttributeError):
+        found = {-1: ""}
+    found = found or {0: identity}
+    if 0 not in found or min(found) < 0 or found[max(found)] != identity:
+        raise WrongUsage(f"{path / 'manifest.json'}: it is damaged: its stages do not fit together")
+    return found
+
+
+def _result(path: Path, extended: int) -> dict[str, Any]:
+    """How the run ended. A run that was finished at the update where it is extended now has not
+    ended: the extending process was killed before it removed the old result."""
+    result = _object(path) if path.exists() else {}
+    is_older = extended and result.get("status") == "done" and result.get("updates") == extended
+    return {} if is_older else result
 
 
 def compare(ours: Recorded, theirs: Recorded) -> Comparison:
@@ -129,7 +151,7 @@ def lines(run: Recorded) -> Iterator[Line]:
     A last line without an end is what a run was writing when the machine stopped.
     """
     path = run.path / "digests.jsonl"
-    digest = Digest(run.identity)
+    digest = Digest(run.identities)
     try:
         with path.open(encoding="utf-8") as file:
             for number, text in enumerate(file, 1):

@@ -24,10 +24,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from hts.config import Config, Machine, Resolved, flatten
+from hts.config import Config, Experiment, Machine, Resolved, flatten
+from hts.config.lineage import identities
 from hts.determinism import numerics
 from hts.determinism.digest import Link, marks
 from hts.errors import WrongUsage
+from hts.report.extension import Extension
 from hts.report.lines import Lines, cut
 
 METRICS, DIGESTS = "metrics.jsonl", "digests.jsonl"
@@ -99,17 +101,29 @@ class RunDirectory:
             "config": flatten(Config(experiment=experiment, machine=chosen)),
             "origins": dict(resolved.origins),
             "asked": _asked(resolved),
+            **_stages(experiment),
             **_conditions(device),
             "legs": [_leg(0)],
         }
         self._write("manifest.json", record)
 
-    def goes_on(self, resolved: Resolved, chosen: Machine, device: str, updates: int) -> list[str]:
-        """Go on behind so many updates; returns what is not as it was in the leg before.
+    def goes_on(
+        self,
+        resolved: Resolved,
+        chosen: Machine,
+        device: str,
+        updates: int,
+        extension: Extension | None = None,
+    ) -> list[str]:
+        """Go on after so many updates; return what is not as it was in the leg before.
 
-        What was written about later ones is taken back; it has to come out the same again.
+        What was written about later updates is taken back; it has to come out the same again. A
+        run that is extended becomes the extended one with the manifest, which is replaced in one
+        step before anything else is touched.
         """
         before = json.loads((self.path / "manifest.json").read_text(encoding="utf-8"))
+        if extension is not None and before.get("experiment") != extension.experiment:
+            raise WrongUsage(f"{self.path}: another process has extended this run meanwhile")
         now = _conditions(device)
         changed = [
             f"{name} {was.get(name)} is {now_is.get(name)} now"
@@ -118,8 +132,12 @@ class RunDirectory:
             if was.get(name) != now_is.get(name)
         ]
         config = flatten(Config(experiment=resolved.config.experiment, machine=chosen))
-        legs = [*before.get("legs", []), _leg(updates)]
+        legs = [*before.get("legs", []), _leg(updates, extension)]
         record = {**before, **now, "config": config, "asked": _asked(resolved), "legs": legs}
+        if extension is not None:
+            experiment = resolved.config.experiment
+            record |= {"experiment": experiment.identity(), **_stages(experiment)}
+            record["origins"] |= {path: resolved.origins[path] for path in extension.config}
         self._write("manifest.json", record)
         cut(self.path / METRICS, updates)
         later = [json.loads(line) for line in cut(self.path / DIGESTS, updates)]
@@ -214,9 +232,16 @@ def _conditions(device: str) -> dict[str, Any]:
     }
 
 
-def _leg(updates: int) -> dict[str, Any]:
-    """One of the pieces in which a run was run."""
-    return {"behind": updates, "began": datetime.now().isoformat(timespec="seconds")}
+def _leg(updates: int, extension: Extension | None = None) -> dict[str, Any]:
+    """One of the pieces in which a run was run, with the finished run where it is extended."""
+    leg = {"behind": updates, "began": datetime.now().isoformat(timespec="seconds")}
+    return leg if extension is None else {**leg, "extends": extension.record()}
+
+
+def _stages(experiment: Experiment) -> dict[str, Any]:
+    """The identity of each stage of an extended experiment, by the updates made before it."""
+    stages = identities(experiment)
+    return {"stages": stages} if len(stages) > 1 else {}
 
 
 def versions() -> dict[str, str]:

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from hts.config import A2C, PPO, PQL, Experiment
+from hts.config.lineage import falling
 from hts.determinism.keys import Purpose, keys
 from hts.learn.kept import Kept
 from hts.learn.losses import TOLD, Columns, Losses, told
@@ -215,7 +216,8 @@ class Learner:
         algo = self._algo
         if algo.learning_rate_schedule == "constant":
             return algo.learning_rate
-        passed = updates * self.experiment.rows / self.experiment.steps
+        begin, end = falling(self.experiment, updates)
+        passed = (updates * self.experiment.rows - begin) / (end - begin)
         return algo.learning_rate * max(0.0, 1.0 - passed)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 
 from hts.config import Experiment, Machine
+from hts.config.lineage import identities
 from hts.determinism import numerics
 from hts.determinism.digest import Digest, Link
 from hts.determinism.divergence import Keep
@@ -79,7 +80,7 @@ class Plan:
         return [Version(number, first, self.scale()) for number in alive]
 
     def digest(self) -> Digest:
-        return Digest(self.experiment.identity())
+        return Digest(identities(self.experiment))
 
     def scale(self) -> ObservationScale:
         """The statistics before any data: one entry for each field that is normalised."""

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from hts.config import Config, Experiment
+from hts.config.lineage import identities
 from hts.determinism import numerics
 from hts.errors import RoleDied, RoleFailed
 from hts.report import evaluations, policies
@@ -194,7 +195,7 @@ def run(pipe: Pipe, given: Assignment) -> None:
         while waiting := _waiting(given, passed_over):
             update, path = next(iter(waiting.items()))
             try:
-                policy = policies.read(path, given.experiment.identity())
+                policy = policies.read(path, identities(given.experiment))
             except Damaged as damage:
                 passed_over.add(update)
                 pipe.send(note=f"{damage}; it is not evaluated")

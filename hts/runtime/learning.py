@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Protocol
 
-from hts.determinism.digest import Digest, rollout_digest
+from hts.determinism.digest import rollout_digest
 from hts.memory.storage import Storage
 from hts.memory.versions import Published, Version
 from hts.report.policies import Writer
@@ -55,7 +55,7 @@ class Learning:
         self._digest, self.versions = found.digest(), found.first_versions()
         if self.updates:  # a predecessor has come so far
             learner.kept.take(shared.learnt.kept())
-            self._digest = Digest.after(self.updates, shared.learnt.chain)
+            self._digest = self._digest.after(self.updates, shared.learnt.chain)
             alive = range(self.updates, self.updates + len(self.versions))
             self.versions = [self._published.read(number).copy() for number in alive]
         else:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from hts.config import PQL, Config, Experiment, Machine, Resolved
+from hts.config.lineage import identities, identity_at
 from hts.errors import RoleFailed, WorldFailed, WrongUsage
 from hts.models.fit import FOR_IMAGES, with_model
 from hts.remote.port import Port
@@ -61,7 +62,8 @@ def train(resolved: Resolved, run_dir: Path | None, how: How = "live") -> int:
 def go_on(resumed: Resumed, how: How = "live") -> int:
     """Go on with a run where its checkpoint stands; returns the exit code."""
     run, config, behind = resumed.run, resumed.resolved.config, resumed.behind
-    if run.result.get("status") == "done":
+    longer = resumed.extension
+    if longer is None and run.result.get("status") == "done":
         _say(f"{run.path}: this run is done: digest {run.result.get('digest')}")
         return _evaluate_rest(run.path, config, how)
     _, found, layout = _prepared(resumed.resolved)
@@ -69,10 +71,15 @@ def go_on(resumed: Resumed, how: How = "live") -> int:
     begin = None if held is None else Standing(behind, held.facts["chain"], held.arrays)
     record = RunDirectory.again(run.path)
     with record.begun():
-        changed = record.goes_on(resumed.resolved, layout.machine, found.device, behind)
+        changed = record.goes_on(resumed.resolved, layout.machine, found.device, behind, longer)
         training = _Training(found, layout, record, begin)
     for change in changed:
         _say(f"{change}: the digest may be another one from here on")
+    if longer is not None:
+        _mention(
+            f"extends {run.path} from {longer.steps:,} to {config.experiment.steps:,} steps: "
+            f"experiment {longer.experiment}, digest {longer.digest}"
+        )
     if held is None:
         _say("there is no checkpoint yet: the run begins again")
     else:
@@ -304,7 +311,7 @@ class _Training:
         if standing is None:
             return False
         facts = {
-            "experiment": self._found.experiment.identity(),
+            "experiment": identity_at(identities(self._found.experiment), standing.updates),
             "updates": standing.updates,
             "chain": standing.chain,
             "progress": self.progress.state(),

@@ -98,7 +98,7 @@ class Prepared(Plan):
         return [numbered(number, self.policy().size) for number in alive]
 
     def digest(self) -> Digest:
-        return Digest.after(0, _facts(self.experiment).chain)
+        return Digest("").after(0, _facts(self.experiment).chain)
 
     def blueprint(self, machine: Machine) -> Blueprint:
         return _blueprint(self.experiment, machine)
