@@ -149,6 +149,7 @@ def _look_again(ours: Recorded, theirs: Recorded, parted: Parted, *, serial: boo
     try:
         configs = [_configuration(run) for run in (ours, theirs)]
         numerics.prepare()
+        from hts.report.start import kept
         from hts.runtime.again import Setting, again
 
         signals.listen()
@@ -158,8 +159,12 @@ def _look_again(ours: Recorded, theirs: Recorded, parted: Parted, *, serial: boo
             Machine(serial=True, device=config.machine.device) if serial else config.machine
             for config in configs
         ]
-        settings = [Setting(c.experiment, m) for c, m in zip(configs, machines, strict=True)]
-        found = again(settings[0], settings[1], update)
+        starts = [kept(r.path, c.experiment) for r, c in zip((ours, theirs), configs, strict=True)]
+        here, there = (
+            Setting(config.experiment, machine, start=start)
+            for config, machine, start in zip(configs, machines, starts, strict=True)
+        )
+        found = again(here, there, update)
     except Exception as error:
         print(f"the runs cannot be repeated here: {_in_short(error)}")
         return

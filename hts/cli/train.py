@@ -21,6 +21,7 @@ from hts.report.extension import HORIZONS
 from hts.report.metrics import table
 from hts.report.resume import Resumed, resume
 from hts.report.say import be_verbose
+from hts.report.start import Start, find, require
 from hts.runtime import nursery
 from hts_envs.options import either
 from hts_envs.registry import FAMILIES
@@ -143,6 +144,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         help="with --resume and more --steps, where the learning rate falls: "
         + "; ".join(f"{name}: it {what}" for name, what in HORIZONS.items()),
     )
+    add_start(made)
     made.add_argument(
         "--seeds",
         metavar="0..4|0,3,7",
@@ -177,11 +179,11 @@ def _train(typed: argparse.Namespace) -> int:
         print("\n".join(table()))
         return shell.DONE
     seeds = [] if typed.seeds is None else seeds_of(typed)
-    resumed = _resumed(typed)
+    resumed, start = _resumed(typed), start_of(typed)
     if seeds:
-        resolved = _seeded(typed, seeds[0])
+        resolved = _seeded(typed, seeds[0], start)
     elif resumed is None:
-        resolved = configure(typed.config, typed.set, flags(typed))
+        resolved = configured(typed, start, [])
     else:
         resolved = resumed.resolved
     if typed.show_config:
@@ -199,8 +201,9 @@ def _train(typed: argparse.Namespace) -> int:
     if resumed is not None:
         return go_on(resumed, typed.shown)
     if typed.seeds is not None:
-        return train_seeds([_seeded(typed, seed) for seed in seeds], typed.run_dir, typed.shown)
-    return train(resolved, typed.run_dir, typed.shown)
+        runs = [_seeded(typed, seed, start) for seed in seeds]
+        return train_seeds(runs, typed.run_dir, typed.shown, start)
+    return train(resolved, typed.run_dir, typed.shown, start)
 
 
 def check_port(machine: Machine) -> None:
@@ -252,10 +255,37 @@ def seeds_in(said: str) -> list[int]:
     return found
 
 
-def _seeded(typed: argparse.Namespace, seed: int) -> Resolved:
+def _seeded(typed: argparse.Namespace, seed: int, start: Start | None) -> Resolved:
     """The configuration with this seed."""
     given = Given("experiment.seed", str(seed), f"--seeds {typed.seeds}")
-    return configure(typed.config, typed.set, [*flags(typed), given])
+    return configured(typed, start, [given])
+
+
+def add_start(made: shell.Parser) -> None:
+    """Add the flag of commands that can begin with the weights of another run."""
+    made.add_argument(
+        "--start-from",
+        metavar="RUN[:UPDATE]",
+        help="begin with the weights of this run, as they were after so many updates, or with its "
+        "newest ones; all else begins anew",
+    )
+
+
+def start_of(typed: argparse.Namespace) -> Start | None:
+    """Return the weights that `--start-from` names."""
+    if typed.start_from is None:
+        return None
+    if getattr(typed, "resume", None) is not None:
+        raise WrongUsage("--start-from: a run that is resumed has its own weights; leave it out")
+    return find(typed.start_from)
+
+
+def configured(typed: argparse.Namespace, start: Start | None, given: Sequence[Given]) -> Resolved:
+    """Return the configuration that was typed, for these weights, with a few more values."""
+    more = [*given, *([] if start is None else [start.given])]
+    resolved = configure(typed.config, typed.set, [*flags(typed), *more])
+    require(resolved.config.experiment, start)
+    return resolved
 
 
 def unknown_schedule(name: str) -> str:

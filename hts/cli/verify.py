@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from hts import signals
 from hts.cli import shell, train
-from hts.config import Config, Experiment, Given, Machine, Resolved, configure
+from hts.config import Config, Experiment, Given, Machine, Resolved
 from hts.config.check import check
 from hts.config.records import Count
 from hts.determinism import numerics
 from hts.errors import BadConfig, RoleFailed, WrongUsage
+from hts.report.start import Start
 from hts_envs.contract import Spaces
 from hts_envs.errors import BadName, BadOption, MissingPackages
 from hts_envs.options import coerce
@@ -89,6 +90,7 @@ def parser() -> argparse.ArgumentParser:
         "--interrupt", metavar="N", help="stop each run so often, and go on on the next layout"
     )
     made.add_argument("--jitter", metavar="MS", help="random delays up to this, everywhere")
+    train.add_start(made)
     made.add_argument("--load", action="store_true", help="keep every core busy meanwhile")
     return made
 
@@ -100,7 +102,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _verify(typed: argparse.Namespace) -> int:
-    resolved, axes = _asked(typed)
+    start = train.start_of(typed)
+    resolved, axes = _asked(typed, start)
     config = resolved.config
     harm = Harm(_count("--kill", typed.kill, 0), _count("--interrupt", typed.interrupt, 0))
     updates = _updates(typed.updates, config.experiment, harm)
@@ -114,13 +117,15 @@ def _verify(typed: argparse.Namespace) -> int:
     signals.listen()
     config = fitted(resolved).config
     layouts, spaces = _listening(config, layouts)
-    plain = Setting(config.experiment, layouts[0], spaces=spaces)
+    plain = Setting(config.experiment, layouts[0], spaces=spaces, start=start)
     settings = list(_settings(plain, layouts, updates, harm))
     with busy_cores() if typed.load else contextlib.nullcontext():
         return _compare(settings, updates)
 
 
-def _asked(typed: argparse.Namespace) -> tuple[Resolved, dict[str, list[Any]]]:
+def _asked(
+    typed: argparse.Namespace, start: Start | None
+) -> tuple[Resolved, dict[str, list[Any]]]:
     """The configuration without what varies, and the values of what does; all problems at once."""
     axes, problems = _axes(typed)
     barriers = _barriers(typed, problems)
@@ -128,7 +133,7 @@ def _asked(typed: argparse.Namespace) -> tuple[Resolved, dict[str, list[Any]]]:
         setattr(typed, name, None)
     jitter = [Given("machine.jitter", typed.jitter, "--jitter")] if typed.jitter else []
     try:
-        resolved = configure(typed.config, typed.set, [*train.flags(typed), *jitter])
+        resolved = train.configured(typed, start, jitter)
     except BadConfig as error:
         raise BadConfig([*problems, *error.problems]) from None
     if resolved.config.experiment.is_paced_by_clock:

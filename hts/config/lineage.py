@@ -42,6 +42,12 @@ def identity_at(identities: Mapping[int, str], update: int) -> str:
     return identities[max((before for before in identities if before < update), default=0)]
 
 
+def ends(experiment: Experiment) -> dict[int, str]:
+    """Return the digest of each finished run by its number of updates."""
+    updates = [before for before in stages(experiment) if before]
+    return dict(zip(updates, experiment.extended.from_digests, strict=True))
+
+
 def has_schedule(experiment: Experiment) -> bool:
     """Return whether the learning rate falls, so that an extension has to say how it goes on."""
     algo = experiment.algo

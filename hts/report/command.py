@@ -19,6 +19,7 @@ _FLAGS = {
     "experiment.replicas": "--envs",
     "experiment.steps": "--steps",
 }
+_START, _EXTENDED = "experiment.start_from", "experiment.extended."
 
 
 def arguments(run: Recorded) -> str | None:
@@ -29,14 +30,19 @@ def arguments(run: Recorded) -> str | None:
         return None
     typed = {path: _text(wanted[path]) for path in _FLAGS}
     flags = [Given(path, text, _FLAGS[path]) for path, text in typed.items()]
+    if _START in wanted:
+        flags.append(Given(_START, wanted[_START], "--start-from"))
     try:
-        sets = _sets(flags, wanted)
+        stages = {path: wanted.pop(path) for path in list(wanted) if path.startswith(_EXTENDED)}
+        # Only all of these together, with everything else, are a configuration.
+        sets = [*_sets(flags, wanted), *(f"{path}={_text(stages[path])}" for path in stages)]
         made = configure(None, sets, flags).config.experiment
     except (BadConfig, WorldError):
         return None
     if made.identity() != run.identity:
         return None
     words = [word for path, text in typed.items() for word in (_FLAGS[path], text)]
+    words += ["--start-from", f"{run.path}:0"] if _START in wanted else []
     return shlex.join([*words, *(word for each in sets for word in ("--set", each))])
 
 

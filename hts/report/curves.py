@@ -29,6 +29,7 @@ AXES = {"steps": "steps", "time": "time/seconds"}
 
 _PLACES = 400  # of a curve whose runs were not written at the same places
 _SEED = "experiment.seed"
+_OF_EACH_SEED = (_SEED, "experiment.extended.from_digests")
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,7 +165,7 @@ def _identity(run: Recorded) -> dict[str, Any]:
     return {
         name: value
         for name, value in run.config.items()
-        if name.startswith("experiment.") and name != _SEED
+        if name.startswith("experiment.") and name not in _OF_EACH_SEED
     }
 
 

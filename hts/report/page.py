@@ -257,6 +257,7 @@ def _happened(run: Recorded, manifest: Mapping[str, Any]) -> str:
     legs = [
         f"{'begun' if number == 0 else 'went on'} {leg.get('began')}"
         + (f" behind update {leg.get('behind'):,}" if number else "")
+        + _extended(leg.get("extends"))
         for number, leg in enumerate(_items(manifest, "legs"))
         if isinstance(leg, dict) and isinstance(leg.get("behind"), int)
     ]
@@ -269,6 +270,14 @@ def _happened(run: Recorded, manifest: Mapping[str, Any]) -> str:
         f"ended: {run.status}",
     ]
     return "<ul>" + "".join(f"<li>{escape(each)}</li>" for each in told) + "</ul>"
+
+
+def _extended(finished: object) -> str:
+    """What was extended at the begin of a leg, if a finished run was."""
+    if not isinstance(finished, dict):
+        return ""
+    steps, digest = finished.get("steps"), finished.get("digest")
+    return f": extends the run that was finished with {_value(steps)} steps and digest {digest}"
 
 
 def _items(record: Mapping[str, Any], name: str) -> list[Any]:

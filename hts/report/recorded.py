@@ -31,6 +31,7 @@ class Recorded:
     facts: Mapping[str, str]
     result: Mapping[str, Any]
     identities: Mapping[int, str]  # of each stage, by the updates made before it
+    outline: Mapping[str, str]  # of its network; empty where an older version wrote the manifest
 
     @property
     def status(self) -> str:
@@ -107,6 +108,7 @@ def read(path: Path) -> Recorded:
         {name: str(value) for name, value in facts.items()},
         _result(path / "result.json", max(identities)),
         identities,
+        manifest.get("network") or {},
     )
 
 

@@ -3,6 +3,7 @@
 manifest.json    what was run: configuration, origins, identity, versions, numerics
 metrics.jsonl    a line for each update
 digests.jsonl    a line for each update: update, rollout, parameters, chain, replicas
+start.safetensors  the weights that it started from, where another run made them
 checkpoints/     what the run can go on from: the newest few
 policies/        versions to be evaluated: the newest few, and those that wait for that
 eval.jsonl       a line for each policy that was evaluated
@@ -93,14 +94,21 @@ class RunDirectory:
                 raise WrongUsage(sentence) from None
             raise
 
-    def manifest(self, resolved: Resolved, chosen: Machine, device: str) -> None:
-        """What is run, and under which numerics."""
+    def manifest(
+        self,
+        resolved: Resolved,
+        chosen: Machine,
+        device: str,
+        network: Mapping[str, str] | None = None,
+    ) -> None:
+        """What is run, with which network, and under which numerics."""
         experiment = resolved.config.experiment
         record = {
             "experiment": experiment.identity(),
             "config": flatten(Config(experiment=experiment, machine=chosen)),
             "origins": dict(resolved.origins),
             "asked": _asked(resolved),
+            "network": network or {},
             **_stages(experiment),
             **_conditions(device),
             "legs": [_leg(0)],

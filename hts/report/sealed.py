@@ -51,7 +51,8 @@ def sweep(folder: Path) -> None:
 
 def seal(path: Path, kind: str, held: Sealed) -> None:
     """Write it, whole or not at all: beside its place, to the disk, then into its place."""
-    arrays = {name: np.ascontiguousarray(array) for name, array in held.arrays.items()}
+    # `ascontiguousarray` would make one axis of none.
+    arrays = {name: np.asarray(array, order="C") for name, array in held.arrays.items()}
     head = {
         "format": _FORMAT,
         "kind": kind,

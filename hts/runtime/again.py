@@ -18,6 +18,7 @@ from hts.determinism.divergence import (
     load,
     load_parameters,
 )
+from hts.report.start import Start
 from hts.runtime.assemble import Updated, plan
 from hts.runtime.devices import device_of
 from hts.runtime.disturb import Disturbed, Run, Trouble, disturbed
@@ -35,13 +36,15 @@ _ATTEMPTS = 3
 class Setting:
     """An experiment, the machine that it runs on, and what happens to it there.
 
-    `spaces` are known beforehand where nobody here can build a simulator.
+    `spaces` are known beforehand where nobody here can build a simulator; `start` are weights of
+    another run, where it begins with those.
     """
 
     experiment: Experiment
     machine: Machine
     trouble: Trouble = Trouble()
     spaces: Spaces | None = None
+    start: Start | None = None
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,9 @@ def played(setting: Setting, count: int, keep: Keep | None = None) -> Disturbed:
     """The same, with what the run went through."""
     machine = setting.machine
     spec, device = parse(setting.experiment.env), device_of(machine)
-    found = plan(setting.experiment, spec, device, machine.jitter, _look(setting))
+    found = plan(
+        setting.experiment, spec, device, machine.jitter, _look(setting), start=setting.start
+    )
     found = dataclasses.replace(found, keep=keep)
 
     def start(here: Machine, begin: Standing | None) -> Run:

@@ -22,9 +22,11 @@ from hts.memory.room import available
 from hts.memory.versions import Version
 from hts.models.fit import misfits
 from hts.models.network import Network
+from hts.models.outline import outline
 from hts.models.policy import Policy, initial_parameters
 from hts.models.spaces import stacked
 from hts.report.policies import Policies
+from hts.report.start import Start, require
 from hts.roles.blocks import Episode
 from hts.runtime.crew import crew_for
 from hts.runtime.learners import tables
@@ -63,6 +65,7 @@ class Plan:
     policies: Policies | None = None  # which versions are written down, and where
     world: str = ""  # how its world is played, where that says it
     comes_back: bool = True  # simulators can be led to where others of its world stood
+    start: Start | None = None  # what another run has made of the parameters; None: the seed's
 
     def policy(self, *, packs: bool = False) -> Policy:
         return Policy(self.experiment, self.spaces, self.device, packs=packs)
@@ -76,8 +79,15 @@ class Plan:
     def first_versions(self) -> list[Version]:
         """What is there before anything is learnt: versions 0 and 1 are the same parameters."""
         alive = (0, 1) if self.experiment.schedule == "hts" else (0,)
+        require(self.experiment, self.start)
+        if self.start is not None:
+            return [Version.of(number, self.start.arrays) for number in alive]
         first = initial_parameters(self.policy(), self.experiment.seed)
         return [Version(number, first, self.scale()) for number in alive]
+
+    def outline(self) -> dict[str, str]:
+        """Return what the network looks like from outside."""
+        return outline(self.experiment, self.policy(), normalised(self.experiment, self.spaces))
 
     def digest(self) -> Digest:
         return Digest(identities(self.experiment))
@@ -108,22 +118,29 @@ def plan(
     device: str,
     jitter: float = 0.0,
     look: Look | None = None,
+    *,
+    start: Start | None = None,
 ) -> Plan:
-    """Refuse a model that does not fit the environment; without a look at it, take one here."""
+    """Refuse a model that does not fit the environment, and weights of another network; without a
+    look at the environment, take one here."""
     if look is None:
         look = look_here(spec, experiment.seed)
         numerics.settle()
     problems = misfits(experiment, look.spaces)
     if problems:
         raise BadConfig(problems)
-    return Plan(
+    made = Plan(
         experiment,
         look.spaces,
         device,
         jitter,
         world=look.description,
         comes_back=look.reseeds,
+        start=start,
     )
+    if start is not None:
+        start.check(made.outline(), experiment.env)
+    return made
 
 
 def shortage(experiment: Experiment, spaces: Spaces) -> str | None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from hts.determinism import numerics
 from hts.determinism.divergence import Keep
 from hts.report.policies import Policies
+from hts.report.start import Start
 from hts.runtime.clock import Clock
 from hts.runtime.jitter import Jitter
 from hts.runtime.process import Pipe
@@ -32,6 +33,7 @@ class Assignment:
     barrier: bool
     keep: Keep | None
     policies: Policies | None
+    start: Start | None
 
 
 def run(pipe: Pipe, given: Assignment) -> None:
@@ -45,7 +47,12 @@ def run(pipe: Pipe, given: Assignment) -> None:
     shared = memory.view()
     spaces = memory.blueprint.spaces
     found = Plan(
-        experiment, spaces, given.inference.device, keep=given.keep, policies=given.policies
+        experiment,
+        spaces,
+        given.inference.device,
+        keep=given.keep,
+        policies=given.policies,
+        start=given.start,
     )
     clock = Clock(shared.times[-1])
     make = load(given.terms.roles.learner)

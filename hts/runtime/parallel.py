@@ -95,7 +95,13 @@ class ParallelRun:
             seats.append(Seat(f"actor {index}", actor_process.run, actor))
         learns = dataclasses.replace(inference, device=device_of(machine, "v_learner"))
         learner = learner_process.Assignment(
-            terms, learns, self._workers, machine.barrier, found.keep, found.policies
+            terms,
+            learns,
+            self._workers,
+            machine.barrier,
+            found.keep,
+            found.policies,
+            found.start,
         )
         if is_beside(self.experiment):
             teaches = p_learner_process.Assignment(terms, device_of(machine, "p_learner"))

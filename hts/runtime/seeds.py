@@ -13,13 +13,17 @@ from hts.errors import WrongUsage
 from hts.report.run_directory import default_path
 from hts.report.say import say
 from hts.report.shown import How
+from hts.report.start import Start
 from hts.runtime.train import INTERRUPTED, train
 
 _NUMBERS = (("return", "return_mean"), ("score", "score_mean"), ("steps/s", "sps"))
 
 
-def train_seeds(runs: Sequence[Resolved], folder: Path | None, how: How) -> int:
-    """One run after the other; returns the worst of their exit codes. Ctrl-C ends all of them."""
+def train_seeds(
+    runs: Sequence[Resolved], folder: Path | None, how: How, start: Start | None = None
+) -> int:
+    """Run one after the other, from the same weights where some are given; return the worst of
+    their exit codes. Ctrl-C ends all of them."""
     folder = folder or _default(runs[0])
     paths = [folder / f"seed-{run.config.experiment.seed}" for run in runs]
     for path in paths:
@@ -27,7 +31,7 @@ def train_seeds(runs: Sequence[Resolved], folder: Path | None, how: How) -> int:
             raise WrongUsage(f"{path}: this seed has been run there; leave it out, or --resume it")
     codes: list[int] = []
     for run, path in zip(runs, paths, strict=True):
-        codes.append(train(run, path, how))
+        codes.append(train(run, path, how, start))
         say(f"hts-train: {_line(path)}")
         if codes[-1] == INTERRUPTED:
             break

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from hts.config import PQL, Config, Experiment, Machine, Resolved
-from hts.config.lineage import identities, identity_at
+from hts.config.lineage import ends, identities, identity_at
 from hts.errors import RoleFailed, WorldFailed, WrongUsage
 from hts.models.fit import FOR_IMAGES, with_model
 from hts.remote.port import Port
@@ -24,6 +24,8 @@ from hts.report.run_directory import RunDirectory, default_path
 from hts.report.say import explain, mention, say
 from hts.report.sealed import Sealed
 from hts.report.shown import How
+from hts.report.start import Start
+from hts.report.start import kept as kept_start
 from hts.runtime.assemble import Plan, Updated, plan, shortage
 from hts.runtime.devices import device_of
 from hts.runtime.evaluation import Evaluation, evaluation, kept, why_none
@@ -45,16 +47,21 @@ DONE, FAILED, INTERRUPTED = 0, 1, 130
 _SECONDS_TO_SETTLE = 1.0
 
 
-def train(resolved: Resolved, run_dir: Path | None, how: How = "live") -> int:
-    """Run the experiment; returns the exit code."""
+def train(
+    resolved: Resolved, run_dir: Path | None, how: How = "live", start: Start | None = None
+) -> int:
+    """Run the experiment, from these weights of another run if there are any; return the exit
+    code."""
     config = resolved.config
     if run_dir is not None and os.path.exists(run_dir):
         resume = f" or use --resume {run_dir}" if (run_dir / "manifest.json").exists() else ""
         raise WrongUsage(f"--run-dir {run_dir} already exists; choose another{resume}")
-    resolved, found, layout = _prepared(resolved)
+    resolved, found, layout = _prepared(resolved, start)
     record = RunDirectory.new(run_dir or default_path(config))
     with record.begun():
-        record.manifest(resolved, layout.machine, found.device)
+        if start is not None:
+            start.keep(record.path)
+        record.manifest(resolved, layout.machine, found.device, found.outline())
         training = _Training(found, layout, record)
     return _completed(training, how)
 
@@ -66,7 +73,8 @@ def go_on(resumed: Resumed, how: How = "live") -> int:
     if longer is None and run.result.get("status") == "done":
         _say(f"{run.path}: this run is done: digest {run.result.get('digest')}")
         return _evaluate_rest(run.path, config, how)
-    _, found, layout = _prepared(resumed.resolved)
+    start = kept_start(run.path, config.experiment)
+    _, found, layout = _prepared(resumed.resolved, start)
     held = resumed.held
     begin = None if held is None else Standing(behind, held.facts["chain"], held.arrays)
     record = RunDirectory.again(run.path)
@@ -97,28 +105,32 @@ def _completed(training: _Training, how: How) -> int:
         training.close()
 
 
-def _prepared(resolved: Resolved) -> tuple[Resolved, Plan, Layout]:
+def _prepared(resolved: Resolved, start: Start | None) -> tuple[Resolved, Plan, Layout]:
     """The configuration with all that follows from the environment, the plan of the run, and the
     machine that is chosen for it."""
     config = resolved.config
     logs.check(config.machine.log or ())
     machine, spaces = dialled_in(config)
     if spaces is not None:
-        return _planned(resolved, machine, Look(spaces), None)
+        return _planned(resolved, machine, Look(spaces), None, start)
     experiment = config.experiment
     with Preview(experiment.env, experiment.seed, experiment.replicas) as preview:
-        return _planned(resolved, machine, preview.look(), preview.step_costs)
+        return _planned(resolved, machine, preview.look(), preview.step_costs, start)
 
 
 def _planned(
-    resolved: Resolved, machine: Machine, look: Look, measure: Measure | None
+    resolved: Resolved,
+    machine: Machine,
+    look: Look,
+    measure: Measure | None,
+    start: Start | None,
 ) -> tuple[Resolved, Plan, Layout]:
     seen = with_model(resolved, look.spaces)
     experiment, device = seen.config.experiment, device_of(machine)
     if seen is not resolved:
         _mention(f"model: {experiment.model.name}, {FOR_IMAGES}")
     spec = parse(experiment.env)
-    found = plan(experiment, spec, device, machine.jitter, look)
+    found = plan(experiment, spec, device, machine.jitter, look, start=start)
     return seen, found, auto(found, spec, machine, measure)
 
 
@@ -162,6 +174,7 @@ class _Training:
         self._metrics: dict[str, float] = {}
         # Why no undisturbed run has this digest.
         self._marks = [_FREE] if found.experiment.is_paced_by_clock else []
+        self._ends = ends(found.experiment)
         self._troubles: set[str] = set()
         self._telling: Telling
 
@@ -267,6 +280,12 @@ class _Training:
         mark = self._record.update(updated.link, self._metrics, updated.replicas)
         if mark is not None:
             self._marks.append(mark)
+        link = updated.link
+        if self._ends.get(link.update, link.chain) != link.chain:
+            self._marks.append(
+                f"update {link.update} ends with digest {link.chain}, and the finished run that "
+                f"this experiment extends ended with {self._ends[link.update]}"
+            )
         self._tell_troubles()
         if self._evaluation is not None:
             self._evaluation.look(updated.policies)

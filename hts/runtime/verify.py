@@ -36,7 +36,8 @@ def reference(settings: Sequence[Setting]) -> Setting:
     first = settings[0]
     if first.spaces is not None:
         return dataclasses.replace(first, trouble=Trouble())
-    return Setting(first.experiment, Machine(serial=True, device=first.machine.device))
+    alone = Machine(serial=True, device=first.machine.device)
+    return Setting(first.experiment, alone, start=first.start)
 
 
 def port(machine: Machine) -> Port | None:

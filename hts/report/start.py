@@ -1,0 +1,127 @@
+"""The weights that a run starts from: found in another run, and kept in the directory of its own.
+
+They are the parameters of one version of the other run, and the statistics that it normalised
+observations with. Everything else (optimiser, critics, replay, schedules) begins anew. The
+experiment names them by a hash of their content, never by where they were found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from blake3 import blake3
+
+from hts.config import Experiment, Given
+from hts.errors import WrongUsage
+from hts.report import policies
+from hts.report.recorded import read
+from hts.report.sealed import Damaged, Sealed, seal, unseal
+from hts_envs.contract import Array
+
+FILE = "start.safetensors"
+KIND = "start"
+_NAME = "experiment.start_from"
+_KNOWN = ("normalised fields", "parameters")  # also of runs whose manifest has no outline
+
+
+@dataclass(frozen=True, eq=False)
+class Start:
+    """One version of another run, without its number."""
+
+    arrays: Mapping[str, Array]
+    outline: Mapping[str, str]  # of the network that it was made for
+    origin: str
+
+    @property
+    def content(self) -> str:
+        """The hash of every array, with its name, type and shape."""
+        found = blake3()
+        for name, array in sorted(self.arrays.items()):
+            found.update(f"{name} {array.dtype}{array.shape} ".encode() + array.tobytes())
+        return found.hexdigest(length=16)
+
+    @property
+    def given(self) -> Given:
+        """What a configuration says about it."""
+        return Given(_NAME, self.content, self.origin)
+
+    def keep(self, run: Path) -> None:
+        """Write a copy into the directory of a run, whole or not at all."""
+        facts = {"outline": dict(self.outline), "origin": self.origin}
+        seal(run / FILE, KIND, Sealed(facts, self.arrays))
+
+    def check(self, outline: Mapping[str, str], env: str) -> None:
+        """Refuse to start a network with another outline."""
+        here = {name: outline[name] for name in (outline if self.outline else _KNOWN)}
+        there = {**self.outline, **self._known()}
+        for name in [*here, *there]:
+            if here.get(name) != there.get(name):
+                raise WrongUsage(
+                    f"{self.origin}: {name}: {there.get(name, 'nothing')} in that run, and "
+                    f"{here.get(name, 'nothing')} in this experiment ({env}); the network, what "
+                    "it sees and what it does must be the same"
+                )
+
+    def _known(self) -> dict[str, str]:
+        """Return what the arrays alone say."""
+        counts = sorted(name for name in self.arrays if name.endswith(".count"))
+        fields = ", ".join(name.removesuffix(".count") for name in counts)
+        known = (fields or "none", str(len(self.arrays["parameters"])))
+        return dict(zip(_KNOWN, known, strict=True))
+
+
+def find(said: str) -> Start:
+    """Return the weights that RUN[:UPDATE] names: of the newest version of that run, or of the one
+    after so many updates; after 0, those that the run itself started from."""
+    path, update = _named(said)
+    run = read(path)
+    there = policies.available(path)
+    if update == 0 and (path / FILE).exists():
+        kept = _read(path)
+        return Start(kept.arrays, kept.outline, f"--start-from {said}")
+    if not there or (update is not None and update not in there):
+        listed = ", ".join(map(str, there)) or "none at all"
+        which = "no policy" if update is None else f"no policy after update {update}"
+        raise WrongUsage(f"--start-from {said}: {which} is kept there; available: {listed}")
+    try:
+        found = policies.read(there[max(there) if update is None else update], run.identities)
+    except Damaged as damage:
+        raise WrongUsage(f"--start-from {said}: {damage}") from None
+    return Start(found.arrays, run.outline, f"--start-from {said}")
+
+
+def kept(run: Path, experiment: Experiment) -> Start | None:
+    """Return what a run started from; None where that was drawn from its seed."""
+    if experiment.start_from is None:
+        return None
+    found = _read(run)
+    if found.content != experiment.start_from:
+        raise WrongUsage(f"{run / FILE}: these are not the weights that this run started from")
+    return found
+
+
+def require(experiment: Experiment, start: Start | None) -> None:
+    """Refuse an experiment whose weights nothing names."""
+    if experiment.start_from is not None and start is None:
+        raise WrongUsage(
+            f"{_NAME}: only the hash of the weights is known; name a run that has them with "
+            "--start-from RUN[:UPDATE]"
+        )
+
+
+def _named(said: str) -> tuple[Path, int | None]:
+    """Return the directory, and the update where one is named."""
+    path, colon, update = said.rpartition(":")
+    if colon and update.isdecimal() and not Path(said).is_dir():
+        return Path(path), int(update)
+    return Path(said), None
+
+
+def _read(run: Path) -> Start:
+    try:
+        held = unseal(run / FILE, KIND)
+    except Damaged as damage:
+        raise WrongUsage(str(damage)) from None
+    return Start(held.arrays, held.facts["outline"], str(run / FILE))
