@@ -31,10 +31,23 @@ DESCRIPTION = "Train an agent: fast, and with the same result on any machine lay
 EPILOG = """examples:
   hts-train --algo ppo --env gfootball:3v1 --show-config
   hts-train --config ppo-cartpole --seed 1 --set learning_rate=1e-3
+  hts-train --resume runs/a
+  hts-train --resume runs/a --steps 2e6 --schedule-horizon stretch
+  hts-train --config ppo-cartpole --seed 1 --start-from runs/a:1200
 
 Values are taken from the defaults, then --config, then --set, then the other
 options; without --config, from the ready configuration for this environment and
 algorithm, if there is one.
+
+A finished run is extended with --resume RUN and the new total of --steps. This
+is another experiment, whose digest goes on from the finished run's; it is
+recorded in the same directory, and can be interrupted and resumed. A learning
+rate that has fallen to zero needs --schedule-horizon.
+
+--start-from RUN[:UPDATE] begins an experiment with the weights, and the
+observation statistics, of a policy or checkpoint of another run with the same
+network. Optimiser, critics, replay and schedules begin anew. The run keeps a
+copy of the weights, and its identity holds their hash.
 """
 
 USAGE = """\
@@ -261,7 +274,7 @@ def _seeded(typed: argparse.Namespace, seed: int, start: Start | None) -> Resolv
     return configured(typed, start, [given])
 
 
-def add_start(made: shell.Parser) -> None:
+def add_start(made: argparse.ArgumentParser) -> None:
     """Add the flag of commands that can begin with the weights of another run."""
     made.add_argument(
         "--start-from",

@@ -95,7 +95,7 @@ SMALL = "python:tests.fakes.small_worlds:Small"
             "actions: one of 3 in that run, and several of (2, 3, 4) in",
         ),
         ({}, {"recurrent": "gru"}, "recurrent: none in that run, and gru in this"),
-        ({}, {"model": Mlp(hidden=(64, 32))}, "tensor 3: 64 x 64 in that run, and 32 x 64 in"),
+        ({}, {"model": Mlp(hidden=(64, 32))}, "tensor 4: 64 x 64 in that run, and 32 x 64 in"),
         ({}, {"model": Mlp(activation="relu")}, "activation: tanh in that run, and relu in"),
         ({}, {"normalise_observations": True}, "normalised fields: none in that run, and obs"),
         (
