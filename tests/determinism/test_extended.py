@@ -17,11 +17,13 @@ import pytest
 from hts.config import A2C, PPO, PQL, Experiment, Given, Machine, Resolved, configure
 from hts.config.extended import Extended
 from hts.errors import WrongUsage
-from hts.report import curves, run_directory
+from hts.report import checkpoints, curves, policies, run_directory
 from hts.report.page import page
 from hts.report.recorded import compare, read
 from hts.report.resume import resume
+from hts.report.sealed import Sealed, seal
 from hts.report.start import Start, find
+from hts.runtime import train as training
 from hts.runtime.assemble import Updated, plan
 from hts.runtime.standing import Standing
 from hts.runtime.train import go_on, make_run, train
@@ -118,7 +120,7 @@ def test_a_run_from_weights_is_the_same_on_every_layout(case: str) -> None:
 
 # Whole runs with their directories, serially in this process unless one has to be killed.
 
-LINEAR = ("learning_rate_schedule=linear", "evaluate_every=0", "log=none")
+LINEAR = ("learning_rate_schedule=linear", "evaluate_every=5", "evaluate_episodes=0", "log=none")
 
 
 def configured(*sets: str, **given: str) -> Resolved:
@@ -186,6 +188,17 @@ def test_an_extended_run_goes_on_in_its_record(finished: Path, extended: Path) -
     written = page(found, manifest(extended))
     assert "extends the run that was finished with 1,280 steps" in written
     assert f"extended.from_digests={was.result['digest']}" in written, "it can be run again"
+
+
+def test_policies_of_every_stage_can_be_read(finished: Path, extended: Path) -> None:
+    """Those that the finished run has kept, and those of the extension."""
+    there = policies.available(extended)
+    assert list(there) == [5, 10, 15, 20]
+    made = {update: find(f"{extended}:{update}").content for update in there}
+    assert len(set(made.values())) == 4
+    (checkpoint,) = checkpoints.written(finished / "checkpoints")
+    held = policies.read(checkpoint, read(finished).identities)
+    assert made[10] == Start(held.arrays, {}, "").content, "a checkpoint and a policy are equal"
 
 
 def test_an_extended_run_is_one_curve(extended: Path) -> None:
@@ -278,6 +291,24 @@ def test_a_run_is_finished_or_extended_and_nothing_between(
     assert read(copy).result["updates"] == 20
 
 
+def test_stopped_before_its_first_update(
+    extended: Path, copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C as soon as everything is ready: the extension goes on from there."""
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(training._Training, "_follow", interrupted)
+        assert extend(copy, 2560, "stretch") == 130
+    stopped = read(copy)
+    assert (stopped.status, stopped.identity) == ("interrupted", read(extended).identity)
+    assert stopped.result["digest"] == stopped.config["experiment.extended.from_digests"][0]
+    assert go_on(resume(copy, []), "quiet") == 0
+    assert (copy / "digests.jsonl").read_bytes() == (extended / "digests.jsonl").read_bytes()
+
+
 def refused(run: Path, *sets: str, horizon: str | None = None) -> str:
     """The sentence, after which nothing has changed."""
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
@@ -297,10 +328,15 @@ def test_what_cannot_be_extended_is_refused(copy: Path) -> None:
     assert "experiment.seed is 0" in refused(copy, "steps=2560", "seed=1", horizon="stretch")
     assert "give --steps with the new total" in refused(copy, horizon="stretch")
     result = json.loads((copy / "result.json").read_text())
-    for path in sorted((copy / "checkpoints").glob("*10.safetensors")):
-        path.unlink()
-    told = refused(copy, "steps=2560", horizon="restart")
-    assert "the checkpoint after its last update, 10, is not there any more" in told
+    (last,) = checkpoints.written(copy / "checkpoints")
+    held = checkpoints.read(last)
+    last.unlink()
+    for older in (False, True):
+        if older:
+            facts = {**held.facts, "updates": 9}
+            seal(last.with_stem("000000009"), checkpoints.KIND, Sealed(facts, held.arrays))
+        told = refused(copy, "steps=2560", horizon="restart")
+        assert "the checkpoint after its last update, 10, is not there any more" in told
     (copy / "result.json").write_text(json.dumps({**result, "status": "interrupted"}))
     told = refused(copy, "steps=2560", horizon="restart")
     assert f"finish it with hts-train --resume {copy}, then extend it with --steps 2560" in told
