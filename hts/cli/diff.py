@@ -149,7 +149,7 @@ def _look_again(ours: Recorded, theirs: Recorded, parted: Parted, *, serial: boo
     try:
         configs = [_configuration(run) for run in (ours, theirs)]
         numerics.prepare()
-        from hts.report.start import kept
+        from hts.report.start import load_start
         from hts.runtime.again import Setting, again
 
         signals.listen()
@@ -159,7 +159,8 @@ def _look_again(ours: Recorded, theirs: Recorded, parted: Parted, *, serial: boo
             Machine(serial=True, device=config.machine.device) if serial else config.machine
             for config in configs
         ]
-        starts = [kept(r.path, c.experiment) for r, c in zip((ours, theirs), configs, strict=True)]
+        runs = zip((ours, theirs), configs, strict=True)
+        starts = [load_start(run.path, config.experiment) for run, config in runs]
         here, there = (
             Setting(config.experiment, machine, start=start)
             for config, machine, start in zip(configs, machines, starts, strict=True)

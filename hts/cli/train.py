@@ -21,7 +21,7 @@ from hts.report.extension import HORIZONS
 from hts.report.metrics import table
 from hts.report.resume import Resumed, resume
 from hts.report.say import be_verbose
-from hts.report.start import Start, find, require
+from hts.report.start import Start, find_start, require_start
 from hts.runtime import nursery
 from hts_envs.options import either
 from hts_envs.registry import FAMILIES
@@ -290,14 +290,14 @@ def start_of(typed: argparse.Namespace) -> Start | None:
         return None
     if getattr(typed, "resume", None) is not None:
         raise WrongUsage("--start-from: a run that is resumed has its own weights; leave it out")
-    return find(typed.start_from)
+    return find_start(typed.start_from)
 
 
 def configured(typed: argparse.Namespace, start: Start | None, given: Sequence[Given]) -> Resolved:
     """Return the configuration that was typed, for these weights, with a few more values."""
     more = [*given, *([] if start is None else [start.given])]
     resolved = configure(typed.config, typed.set, [*flags(typed), *more])
-    require(resolved.config.experiment, start)
+    require_start(resolved.config.experiment, start)
     return resolved
 
 

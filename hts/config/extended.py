@@ -26,6 +26,14 @@ class Extended:
         (), "what the learning rate does from there on"
     )
 
+    def first(self, count: int) -> Extended:
+        """Return the oldest so many of them."""
+        return Extended(
+            from_steps=self.from_steps[:count],
+            from_digests=self.from_digests[:count],
+            horizons=self.horizons[:count],
+        )
+
 
 def is_absent(record: Any, field: dataclasses.Field[Any]) -> bool:
     """Return whether records and identities leave this field out: at its default it says nothing,

@@ -13,23 +13,19 @@ import dataclasses
 import itertools
 from collections.abc import Iterator, Mapping
 
-from hts.config.extended import Extended
-from hts.config.records import PQL, Experiment
+from hts.config.records import Experiment
 
 _DIGEST_LETTERS = 32
 
 
 def stages(experiment: Experiment) -> dict[int, Experiment]:
     """Return the experiment of each stage by the updates made before it; its own is the last."""
-    extended, found, before = experiment.extended, {}, 0
+    extended, by_update, before = experiment.extended, {}, 0
     for count, steps in enumerate([*extended.from_steps, experiment.steps]):
-        parts = (extended.from_steps, extended.from_digests, extended.horizons)
-        earlier = Extended(
-            from_steps=parts[0][:count], from_digests=parts[1][:count], horizons=parts[2][:count]
-        )
-        found[before] = dataclasses.replace(experiment, steps=steps, extended=earlier)
-        before = found[before].updates
-    return found
+        earlier = extended.first(count)
+        by_update[before] = dataclasses.replace(experiment, steps=steps, extended=earlier)
+        before = by_update[before].updates
+    return by_update
 
 
 def identities(experiment: Experiment) -> dict[int, str]:
@@ -50,8 +46,7 @@ def ends(experiment: Experiment) -> dict[int, str]:
 
 def has_schedule(experiment: Experiment) -> bool:
     """Return whether the learning rate falls, so that an extension has to say how it goes on."""
-    algo = experiment.algo
-    return not isinstance(algo, PQL) and algo.learning_rate_schedule == "linear"
+    return getattr(experiment.algo, "learning_rate_schedule", "constant") != "constant"
 
 
 def falling(experiment: Experiment, updates: int) -> tuple[int, int]:

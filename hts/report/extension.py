@@ -41,11 +41,11 @@ class Extension:
 def extension(run: Recorded, given: Sequence[Given], horizon: str | None) -> Extension | None:
     """Return how the given values extend a finished run; None where they ask for no other number
     of steps. WrongUsage where the run cannot be extended like that."""
-    said = values_of(given, "experiment.steps")
-    if not said and horizon is None:
+    values = values_of(given, "experiment.steps")
+    if not values and horizon is None:
         return None
     experiment = run.configuration().experiment
-    steps = _steps(said[-1]) if said else experiment.steps
+    steps = _steps(values[-1]) if values else experiment.steps
     if steps is None or steps == experiment.steps:
         if horizon not in (None, *experiment.extended.horizons[-1:]):
             raise WrongUsage(
@@ -64,10 +64,10 @@ def extension(run: Recorded, given: Sequence[Given], horizon: str | None) -> Ext
     return Extension(run.identity, experiment.updates, digest, experiment.steps, chosen, config)
 
 
-def _steps(said: str) -> int | None:
+def _steps(text: str) -> int | None:
     """Return the number; None where it is none, which is reported with the other values."""
     try:
-        return int(coerce(said, Count))
+        return int(coerce(text, Count))
     except ValueError:
         return None
 

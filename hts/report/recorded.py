@@ -115,13 +115,13 @@ def read(path: Path) -> Recorded:
 def _identities(path: Path, manifest: Mapping[str, Any], identity: str) -> dict[int, str]:
     """The identity of each stage of an extended run; of every other run, its own."""
     try:
-        found = {int(before): str(each) for before, each in manifest.get("stages", {}).items()}
+        stages = {int(before): str(each) for before, each in manifest.get("stages", {}).items()}
     except (ValueError, AttributeError):
-        found = {-1: ""}
-    found = found or {0: identity}
-    if 0 not in found or min(found) < 0 or found[max(found)] != identity:
+        stages = {-1: ""}
+    stages = stages or {0: identity}
+    if 0 not in stages or min(stages) < 0 or stages[max(stages)] != identity:
         raise WrongUsage(f"{path / 'manifest.json'}: it is damaged: its stages do not fit together")
-    return found
+    return stages
 
 
 def _result(path: Path, extended: int) -> dict[str, Any]:

@@ -144,8 +144,12 @@ class RunDirectory:
         record = {**before, **now, "config": config, "asked": _asked(resolved), "legs": legs}
         if extension is not None:
             experiment = resolved.config.experiment
-            record |= {"experiment": experiment.identity(), **_stages(experiment)}
-            record["origins"] |= {path: resolved.origins[path] for path in extension.config}
+            origins = {path: resolved.origins[path] for path in extension.config}
+            record |= {
+                "experiment": experiment.identity(),
+                **_stages(experiment),
+                "origins": {**before.get("origins", {}), **origins},
+            }
         self._write("manifest.json", record)
         cut(self.path / METRICS, updates)
         later = [json.loads(line) for line in cut(self.path / DIGESTS, updates)]

@@ -7,6 +7,7 @@ experiment names them by a hash of their content, never by where they were found
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +24,8 @@ from hts_envs.contract import Array
 FILE = "start.safetensors"
 KIND = "start"
 _NAME = "experiment.start_from"
-_KNOWN = ("normalised fields", "parameters")  # also of runs whose manifest has no outline
+_FROM_ARRAYS = ("normalised fields", "parameters")
+"""What the arrays alone show, where an older version wrote the manifest, without an outline."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,30 +34,30 @@ class Start:
 
     arrays: Mapping[str, Array]
     outline: Mapping[str, str]  # of the network that it was made for
-    origin: str
+    origin: str  # where it was found, for people
 
     @property
     def content(self) -> str:
         """The hash of every array, with its name, type and shape."""
-        found = blake3()
+        content = blake3()
         for name, array in sorted(self.arrays.items()):
-            found.update(f"{name} {array.dtype}{array.shape} ".encode() + array.tobytes())
-        return found.hexdigest(length=16)
+            content.update(f"{name} {array.dtype}{array.shape} ".encode() + array.tobytes())
+        return content.hexdigest(length=16)
 
     @property
     def given(self) -> Given:
         """What a configuration says about it."""
         return Given(_NAME, self.content, self.origin)
 
-    def keep(self, run: Path) -> None:
+    def save(self, run: Path) -> None:
         """Write a copy into the directory of a run, whole or not at all."""
         facts = {"outline": dict(self.outline), "origin": self.origin}
         seal(run / FILE, KIND, Sealed(facts, self.arrays))
 
     def check(self, outline: Mapping[str, str], env: str) -> None:
         """Refuse to start a network with another outline."""
-        here = {name: outline[name] for name in (outline if self.outline else _KNOWN)}
-        there = {**self.outline, **self._known()}
+        here = {name: outline[name] for name in (outline if self.outline else _FROM_ARRAYS)}
+        there = {**self.outline, **self._from_arrays()}
         for name in [*here, *there]:
             if here.get(name) != there.get(name):
                 raise WrongUsage(
@@ -64,46 +66,44 @@ class Start:
                     "it sees and what it does must be the same"
                 )
 
-    def _known(self) -> dict[str, str]:
-        """Return what the arrays alone say."""
+    def _from_arrays(self) -> dict[str, str]:
         counts = sorted(name for name in self.arrays if name.endswith(".count"))
         fields = ", ".join(name.removesuffix(".count") for name in counts)
-        known = (fields or "none", str(len(self.arrays["parameters"])))
-        return dict(zip(_KNOWN, known, strict=True))
+        values = (fields or "none", str(len(self.arrays["parameters"])))
+        return dict(zip(_FROM_ARRAYS, values, strict=True))
 
 
-def find(said: str) -> Start:
+def find_start(reference: str) -> Start:
     """Return the weights that RUN[:UPDATE] names: of the newest version of that run, or of the one
     after so many updates; after 0, those that the run itself started from."""
-    path, update = _named(said)
+    origin, (path, update) = f"--start-from {reference}", _split(reference)
     run = read(path)
-    there = policies.available(path)
     if update == 0 and (path / FILE).exists():
-        kept = _read(path)
-        return Start(kept.arrays, kept.outline, f"--start-from {said}")
-    if not there or (update is not None and update not in there):
-        listed = ", ".join(map(str, there)) or "none at all"
+        return dataclasses.replace(_read(path), origin=origin)
+    files = policies.available(path)
+    if not files or (update is not None and update not in files):
+        listed = ", ".join(map(str, files)) or "none at all"
         which = "no policy" if update is None else f"no policy after update {update}"
-        raise WrongUsage(f"--start-from {said}: {which} is kept there; available: {listed}")
+        raise WrongUsage(f"{origin}: {which} is kept there; available: {listed}")
     try:
-        found = policies.read(there[max(there) if update is None else update], run.identities)
+        policy = policies.read(files[max(files) if update is None else update], run.identities)
     except Damaged as damage:
-        raise WrongUsage(f"--start-from {said}: {damage}") from None
-    return Start(found.arrays, run.outline, f"--start-from {said}")
+        raise WrongUsage(f"{origin}: {damage}") from None
+    return Start(policy.arrays, run.outline, origin)
 
 
-def kept(run: Path, experiment: Experiment) -> Start | None:
-    """Return what a run started from; None where that was drawn from its seed."""
+def load_start(run: Path, experiment: Experiment) -> Start | None:
+    """Return the copy of the weights that a run started from; None where the seed drew them."""
     if experiment.start_from is None:
         return None
-    found = _read(run)
-    if found.content != experiment.start_from:
+    start = _read(run)
+    if start.content != experiment.start_from:
         raise WrongUsage(f"{run / FILE}: these are not the weights that this run started from")
-    return found
+    return start
 
 
-def require(experiment: Experiment, start: Start | None) -> None:
-    """Refuse an experiment whose weights nothing names."""
+def require_start(experiment: Experiment, start: Start | None) -> None:
+    """Refuse an experiment that starts from weights, of which only the hash is given."""
     if experiment.start_from is not None and start is None:
         raise WrongUsage(
             f"{_NAME}: only the hash of the weights is known; name a run that has them with "
@@ -111,17 +111,17 @@ def require(experiment: Experiment, start: Start | None) -> None:
         )
 
 
-def _named(said: str) -> tuple[Path, int | None]:
+def _split(reference: str) -> tuple[Path, int | None]:
     """Return the directory, and the update where one is named."""
-    path, colon, update = said.rpartition(":")
-    if colon and update.isdecimal() and not Path(said).is_dir():
+    path, colon, update = reference.rpartition(":")
+    if colon and update.isdecimal() and not Path(reference).is_dir():
         return Path(path), int(update)
-    return Path(said), None
+    return Path(reference), None
 
 
 def _read(run: Path) -> Start:
     try:
-        held = unseal(run / FILE, KIND)
+        content = unseal(run / FILE, KIND)
     except Damaged as damage:
         raise WrongUsage(str(damage)) from None
-    return Start(held.arrays, held.facts["outline"], str(run / FILE))
+    return Start(content.arrays, content.facts["outline"], str(run / FILE))

@@ -26,7 +26,7 @@ from hts.models.outline import outline
 from hts.models.policy import Policy, initial_parameters
 from hts.models.spaces import stacked
 from hts.report.policies import Policies
-from hts.report.start import Start, require
+from hts.report.start import Start, require_start
 from hts.roles.blocks import Episode
 from hts.runtime.crew import crew_for
 from hts.runtime.learners import tables
@@ -79,7 +79,7 @@ class Plan:
     def first_versions(self) -> list[Version]:
         """What is there before anything is learnt: versions 0 and 1 are the same parameters."""
         alive = (0, 1) if self.experiment.schedule == "hts" else (0,)
-        require(self.experiment, self.start)
+        require_start(self.experiment, self.start)
         if self.start is not None:
             return [Version.of(number, self.start.arrays) for number in alive]
         first = initial_parameters(self.policy(), self.experiment.seed)

@@ -24,8 +24,7 @@ from hts.report.run_directory import RunDirectory, default_path
 from hts.report.say import explain, mention, say
 from hts.report.sealed import Sealed
 from hts.report.shown import How
-from hts.report.start import Start
-from hts.report.start import kept as kept_start
+from hts.report.start import Start, load_start
 from hts.runtime.assemble import Plan, Updated, plan, shortage
 from hts.runtime.devices import device_of
 from hts.runtime.evaluation import Evaluation, evaluation, kept, why_none
@@ -60,7 +59,7 @@ def train(
     record = RunDirectory.new(run_dir or default_path(config))
     with record.begun():
         if start is not None:
-            start.keep(record.path)
+            start.save(record.path)
         record.manifest(resolved, layout.machine, found.device, found.outline())
         training = _Training(found, layout, record)
     return _completed(training, how)
@@ -73,7 +72,7 @@ def go_on(resumed: Resumed, how: How = "live") -> int:
     if longer is None and run.result.get("status") == "done":
         _say(f"{run.path}: this run is done: digest {run.result.get('digest')}")
         return _evaluate_rest(run.path, config, how)
-    start = kept_start(run.path, config.experiment)
+    start = load_start(run.path, config.experiment)
     _, found, layout = _prepared(resumed.resolved, start)
     held = resumed.held
     begin = None if held is None else Standing(behind, held.facts["chain"], held.arrays)

@@ -22,7 +22,7 @@ from hts.report.page import page
 from hts.report.recorded import compare, read
 from hts.report.resume import resume
 from hts.report.sealed import Sealed, seal
-from hts.report.start import Start, find
+from hts.report.start import Start, find_start
 from hts.runtime import train as training
 from hts.runtime.assemble import Updated, plan
 from hts.runtime.standing import Standing
@@ -194,7 +194,7 @@ def test_policies_of_every_stage_can_be_read(finished: Path, extended: Path) -> 
     """Those that the finished run has kept, and those of the extension."""
     there = policies.available(extended)
     assert list(there) == [5, 10, 15, 20]
-    made = {update: find(f"{extended}:{update}").content for update in there}
+    made = {update: find_start(f"{extended}:{update}").content for update in there}
     assert len(set(made.values())) == 4
     (checkpoint,) = checkpoints.written(finished / "checkpoints")
     held = policies.read(checkpoint, read(finished).identities)
@@ -245,7 +245,7 @@ def test_an_extended_run_can_be_extended(extended: Path, tmp_path: Path) -> None
 
 def test_killed_and_stopped_while_it_is_extended(extended: Path, copy: Path) -> None:
     """kill -9 and Ctrl-C of the command, on other layouts each time, and a plain --resume after
-    that: the record of the extension that nobody disturbed."""
+    that: the record of an undisturbed extension."""
     often = ("--set", "checkpoint_every=0.01", "--set", "serial=false")
     killed(
         copy,
@@ -355,20 +355,20 @@ def test_a_run_keeps_the_weights_that_it_started_from(
 ) -> None:
     """From a checkpoint of another run, which is gone afterwards: resumed from its begin and from a
     checkpoint, started again from its own copy, and extended."""
-    start = find(f"{copy}:10")
+    start = find_start(f"{copy}:10")
     shutil.rmtree(copy)
     asked = configured(**{"experiment.start_from": start.content})
     run, other = tmp_path / "started", tmp_path / "other"
     assert train(asked, run, "quiet", start) == 0
     lines = (run / "digests.jsonl").read_bytes()
     assert lines.splitlines()[0] != (finished / "digests.jsonl").read_bytes().splitlines()[0]
-    newest = np.array(find(str(run)).arrays["parameters"])
+    newest = np.array(find_start(str(run)).arrays["parameters"])
     assert not np.array_equal(newest, start.arrays["parameters"])
     shutil.copytree(run, other)
     (other / "result.json").unlink()
     shutil.rmtree(other / "checkpoints")
     assert go_on(resume(other, []), "quiet") == 0
     assert (other / "digests.jsonl").read_bytes() == lines
-    assert find(f"{other}:0").content == start.content
+    assert find_start(f"{other}:0").content == start.content
     assert extend(other, 1408, "restart") == 0
     assert (other / "digests.jsonl").read_bytes().startswith(lines)

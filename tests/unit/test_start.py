@@ -13,7 +13,7 @@ import torch
 from hts.config import A2C, PQL, Mlp
 from hts.errors import WrongUsage
 from hts.models.policy import initial_parameters
-from hts.report.start import FILE, Start, find, kept, require
+from hts.report.start import FILE, Start, find_start, load_start, require_start
 from hts.runtime.assemble import Plan, plan
 from hts_envs.registry import parse
 from tests.fakes.runs import experiment
@@ -25,7 +25,7 @@ def planned(env: str = "gym:CartPole-v1", start: Start | None = None, **changes:
 
 
 def start_of(found: Plan, seed: int = 9, *, has_outline: bool = True) -> Start:
-    """Weights of this plan's network, and of nobody's run."""
+    """Weights of this plan's network that no run has made."""
     arrays = {"parameters": initial_parameters(found.policy(), seed).numpy()}
     for name, moments in found.scale().moments.items():
         arrays[f"{name}.count"] = np.array(7.0)
@@ -55,8 +55,8 @@ def test_the_first_versions_are_the_weights(schedule: str) -> None:
 def test_the_hash_is_of_the_content_alone(tmp_path: Path) -> None:
     """Found elsewhere, or as a copy: the same experiment. One bit, type or name: another one."""
     start = start_of(planned(normalise_observations=True))
-    start.keep(tmp_path)
-    copy = find(f"{record(tmp_path)}:0")
+    start.save(tmp_path)
+    copy = find_start(f"{record(tmp_path)}:0")
     assert (copy.content, copy.outline) == (start.content, start.outline)
     contents = {start.content}
     for name, array in start.arrays.items():
@@ -138,17 +138,17 @@ def test_weights_that_nothing_names_are_refused(tmp_path: Path) -> None:
     start = start_of(planned())
     asked = experiment(start_from=start.content)
     with pytest.raises(WrongUsage, match="name a run that has them with --start-from RUN"):
-        require(asked, None)
+        require_start(asked, None)
     with pytest.raises(WrongUsage, match=f"{FILE}: there is no such file"):
-        kept(tmp_path, asked)
-    start_of(planned(), seed=10).keep(tmp_path)
+        load_start(tmp_path, asked)
+    start_of(planned(), seed=10).save(tmp_path)
     with pytest.raises(WrongUsage, match="not the weights that this run started from"):
-        kept(tmp_path, asked)
-    start.keep(tmp_path)
-    found = kept(tmp_path, asked)
+        load_start(tmp_path, asked)
+    start.save(tmp_path)
+    found = load_start(tmp_path, asked)
     assert found is not None
     assert found.content == start.content
-    assert kept(tmp_path, experiment()) is None, "it began with its seed's"
+    assert load_start(tmp_path, experiment()) is None, "it began with its seed's"
 
 
 @pytest.mark.parametrize(
@@ -164,4 +164,4 @@ def test_what_is_not_there_is_said(said: str, sentence: str, tmp_path: Path) -> 
     """A run without policies, and no run at all."""
     run = record(tmp_path)
     with pytest.raises(WrongUsage, match=re.escape(sentence.format(run=run))):
-        find(said.format(run=run))
+        find_start(said.format(run=run))
