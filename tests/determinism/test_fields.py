@@ -7,10 +7,13 @@ import functools
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from hts.config import A2C, PPO, Conv, Experiment, Impala, Mlp
+from hts.config.extended import Extended
+from hts.report.start import Start
 from hts.runtime.assemble import Updated
 from tests.fakes.runs import experiment, outcome
 
@@ -42,6 +45,9 @@ BESIDE: dict[tuple[type[Any], str], dict[str, Any]] = {
 }
 """What else it says for fields that are not heard in it."""
 
+WEIGHTS = Start({"parameters": np.full(9155, 0.01, np.float32)}, {}, "a test")
+"""Weights that no seed draws, for the small experiment's network."""
+
 CHANGES: dict[type[Any], dict[str, Any]] = {
     Experiment: {
         "algo": A2C(),
@@ -63,6 +69,8 @@ CHANGES: dict[type[Any], dict[str, Any]] = {
         "clip_rewards": 0.5,
         "normalise_observations": True,
         "normalise_rewards": True,
+        "start_from": WEIGHTS.content,
+        "extended": Extended(from_steps=(64,), from_digests=("0" * 32,), horizons=("restart",)),
     },
     A2C: {
         "learning_rate": 1e-3,
@@ -130,7 +138,8 @@ def known(asked: Experiment) -> tuple[Updated, ...]:
 def test_a_field_reaches_the_parameters(record: type[Any], name: str) -> None:
     """Other parameters at the end of what both runs do, and another identity from the start."""
     plain = experiment(**{**PLAIN[record], **BESIDE.get((record, name), {})})
-    pairs = list(zip(known(plain), outcome(changed(plain, record, name)), strict=False))
+    start = WEIGHTS if name == "start_from" else None
+    pairs = list(zip(known(plain), outcome(changed(plain, record, name), start), strict=False))
     first, last = pairs[0], pairs[-1]
     assert first[0].link.chain != first[1].link.chain
     assert last[0].link.parameters != last[1].link.parameters

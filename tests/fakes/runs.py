@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hts.config import PPO, Experiment
+from hts.report.start import Start
 from hts.runtime.assemble import Updated, plan
 from hts.runtime.serial import SerialRun
 from hts_envs.registry import parse
@@ -18,15 +19,15 @@ def experiment(env: str = "gym:CartPole-v1", *, updates: int = 3, **changes: Any
     return Experiment(env=env, **values)
 
 
-def serial(asked: Experiment) -> SerialRun:
+def serial(asked: Experiment, start: Start | None = None) -> SerialRun:
     """The serial runner of an experiment, before its first step."""
     spec = parse(asked.env)
-    return SerialRun(plan(asked, spec, "cpu"), spec)
+    return SerialRun(plan(asked, spec, "cpu", start=start), spec)
 
 
-def outcome(asked: Experiment) -> list[Updated]:
+def outcome(asked: Experiment, start: Start | None = None) -> list[Updated]:
     """Every update of a whole run."""
-    run = serial(asked)
+    run = serial(asked, start)
     try:
         return list(run)
     finally:
