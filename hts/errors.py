@@ -5,6 +5,8 @@ HtsError
 │   └── RoleDied     its process ended without a word
 ├── WorldFailed      a world raised in an executor: which replica's
 ├── SimulatorFailed  a simulator raised or ended its process before a run began
+├── SettingsChanged  something changed a global setting that reaches arithmetic
+├── RatioNotOne      an update's data was not made with the version that it is learnt from
 ├── Damaged          a file that cannot be believed: which part of it (`hts.report.sealed`)
 └── WrongUsage       what the user typed cannot be done: told in one sentence, exit code 2
     └── BadConfig    every problem of a configuration at once, each with its origin
@@ -68,6 +70,23 @@ class SimulatorFailed(HtsError):
     def __init__(self, sentence: str, traceback: str = "") -> None:
         super().__init__(sentence)
         self.traceback = traceback
+
+
+class SettingsChanged(HtsError):
+    """Global settings were changed while networks computed: what they computed meanwhile cannot be
+    repeated."""
+
+    def __init__(self, changes: Sequence[str]) -> None:
+        super().__init__(
+            f"{', '.join(changes)}: a thread in this process has changed that while networks may "
+            "have computed, so the results would not repeat. With --actors 1 no simulator shares "
+            "a process with the networks; a simulator in a thread of its own (stepping=threads) "
+            "can be stepped in turn with the others (--set stepping=turns)"
+        )
+
+
+class RatioNotOne(HtsError):
+    """The first minibatch of an update does not repeat the log-probabilities of its rollout."""
 
 
 class WrongUsage(HtsError):

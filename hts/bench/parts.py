@@ -7,6 +7,7 @@
     values     those of the rollout, where they are computed apart
     write      everything into the storage, and episodes' ends and begins
     step       the simulator
+    settings   the check that simulators left the settings of arithmetic alone
     digest     the hash of all of it
     book       what is left: tickets, loops, who is next, and what is told
     learning   all epochs of the update
@@ -27,6 +28,7 @@ import torch
 
 from hts.bench.costs import cpu_seconds, values_cost
 from hts.bench.walks import StepCosts
+from hts.determinism import settings
 from hts.determinism.digest import replica_digest
 from hts.memory.storage import Rows, Storage
 from hts.memory.versions import Version
@@ -42,12 +44,13 @@ _FIRST = 3  # updates that are not counted
 
 def observation_parts(found: Plan, spec: Spec, step: StepCosts, seconds: float) -> dict[str, float]:
     """The parts by name, in the order above; `seconds` is for all of them together, about."""
-    share = seconds / 8
+    share = seconds / 9
     run = SerialRun(found, spec)
     try:
         whole, acting, stepping, learning = _in_a_run(run, 4 * share)
         storage = run.storages[0]
         key = _offering(run.blocks[0], storage, share)
+        kept = cpu_seconds(settings.are_kept, share) / len(run.blocks[0].replicas)
     finally:
         run.close()
     answered = _answering(found, storage, found.first_versions()[0], share)
@@ -56,8 +59,11 @@ def observation_parts(found: Plan, spec: Spec, step: StepCosts, seconds: float) 
         "key": key,
         **answered,
         **valued,
-        "write": acting - sum(answered.values()) - sum(valued.values()) + stepping - step.cpu - key,
+        "write": acting
+        + stepping
+        - sum([*answered.values(), *valued.values(), step.cpu, key, kept]),
         "step": step.cpu,
+        "settings": kept,
         "digest": cpu_seconds(lambda: _hash(storage), share) / found.experiment.rows,
     }
     return {**parts, "book": whole - learning - sum(parts.values()), "learning": learning}

@@ -14,6 +14,9 @@ import os
 import platform
 import sys
 
+from hts.determinism import settings
+from hts.determinism.settings import Change
+
 
 def set_environment() -> None:
     """What torch reads when it is imported, here and in children, and C when a child starts."""
@@ -46,18 +49,10 @@ def prepare() -> None:
     settle()
 
 
-def settle() -> None:
-    """The same for torch where something else has imported it: a simulator may be made of it."""
-    torch = sys.modules.get("torch")
-    if torch is None:
-        return
-    torch.set_num_threads(1)
-    # `use_deterministic_algorithms` does the same after importing 70 MB that nothing here needs.
-    torch.set_deterministic_debug_mode("error")
-    torch.utils.deterministic.fill_uninitialized_memory = False
-    torch.backends.cuda.matmul.allow_tf32 = False
-    torch.backends.cudnn.allow_tf32 = False
-    torch.backends.cudnn.benchmark = False
+def settle() -> list[Change]:
+    """Give every setting that reaches arithmetic its value, after simulators were built: they may
+    be made of torch, and arrange it for themselves. Return what had another value."""
+    return settings.restore()
 
 
 def describe(device: str) -> dict[str, str]:

@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass
 
 from hts import signals
-from hts.determinism import numerics
+from hts.determinism import numerics, settings
 from hts.errors import WrongUsage
 from hts.remote.client import Connection
 from hts.remote.line import LOG
@@ -106,6 +106,7 @@ class _Serving:
         self._held: list[int] = []
         self._served = Served(self._built)
         self._next_look = 0.0
+        self._named: set[str] = set()  # settings that simulators changed, and that were reported
 
     def run(self) -> None:
         """Until it is over. Whoever asks this process to end meanwhile is heard between two turns,
@@ -118,6 +119,8 @@ class _Serving:
                 seat = connection.next_turn(_LOOK_EVERY)
                 if seat is not None:
                     self._served.move(seat)
+                    if not settings.are_kept():
+                        self._restore_settings(seat)
                 if time.monotonic() >= self._next_look:
                     self._look(connection)
         finally:
@@ -137,6 +140,13 @@ class _Serving:
             made = OfBatchedWorld(worlds) if isinstance(worlds, BatchedWorld) else OfWorlds(worlds)
         numerics.settle()  # they may be made of torch, and have arranged it for themselves
         return made
+
+    def _restore_settings(self, seat: Seat) -> None:
+        """Undo what a simulator changed in its turn, as an executor of the run's would."""
+        for change in settings.restore():
+            if change.setting not in self._named:
+                self._named.add(change.setting)
+                self._pipe.send(note=change.by(f"{seat} ({self._service.env})", "in its turn"))
 
     def _look(self, connection: Connection) -> None:
         """Tell what is held, give back what is not, and offer room for more."""

@@ -20,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from hts.determinism import settings
 from hts.determinism.strategy import LARGEST_BATCH
 from hts.memory.desk import Desk
 from hts.memory.storage import Rows, Storage
@@ -217,6 +218,7 @@ class Actor:
         if policy is None:
             policy = self._policies[place] = self._make_policy()
         if self._loaded[place] != version.number:
+            settings.check()
             policy.load(version.parameters)
             self._loaded[place] = version.number
         return policy

@@ -16,6 +16,7 @@ from typing import NoReturn
 import numpy as np
 
 from hts.determinism.keys import Purpose, stems
+from hts.determinism.settings import Change
 from hts.errors import WorldFailed
 from hts.memory.storage import Storage, as_declared
 from hts.models.bounds import Taken
@@ -61,6 +62,21 @@ class Strayed:
 
 
 @dataclass(frozen=True)
+class ChangedSetting:
+    """A global setting that a call of one of these replicas' simulators changed; it is restored."""
+
+    replicas: range
+    call: str
+    change: Change
+
+    def sentence(self, environment: str) -> str:
+        """Return who changed what, for the user."""
+        first, last = self.replicas[0], self.replicas[-1]
+        who = f"replica {first}" if first == last else f"one of replicas {first} to {last}"
+        return self.change.by(f"{who} ({environment})", f"in {self.call}")
+
+
+@dataclass(frozen=True)
 class Left:
     """What simulators are brought back from.
 
@@ -82,6 +98,7 @@ class Block(ABC):
         self.seed = seed
         self.episodes: list[Episode] = []  # that ended, and were not reported yet
         self.strayed: list[Strayed] = []  # that did not come back, and were not reported yet
+        self.changed: list[ChangedSetting] = []  # by its simulators, and not reported yet
         self.turn = -1  # steps that each replica has taken in the run; -1: none has begun
         self.episode = np.full(len(replicas), -1, np.int64)
         self.age = np.zeros(len(replicas), np.int64)

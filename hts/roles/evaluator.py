@@ -21,6 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hts.config import Experiment
+from hts.determinism import settings
 from hts.determinism.keys import Purpose, episode_seed, keys
 from hts.machine import Sizes
 from hts.memory.storage import Rows, Storage
@@ -220,6 +221,7 @@ class Evaluator:
         number = self._playing[row]
         seed = episode_seed(self._experiment.seed, number, 0, Purpose.EVALUATION)
         seen = self.simulators.begin(row, seed)
+        _restore_settings()
         storage = self._storages[0]
         storage.write_frame([row], 0, seen)
         storage.age[row, 0] = 0
@@ -231,6 +233,7 @@ class Evaluator:
         rows = np.array(sorted(self._playing))
         now, then = self._storages
         result = self.simulators.step(rows, self._taken(self._act(version, rows)))
+        _restore_settings()
         now.write_frame(rows, 1, result.observation)
         now.age[rows, 1] = now.age[rows, 0] + 1
         then.take_over(now, rows)
@@ -262,6 +265,13 @@ class Evaluator:
         if self._greedy or isinstance(policy.distribution, Taught):
             policy.distribution = Greedy(policy.distribution)
         return policy
+
+
+def _restore_settings() -> None:
+    """Undo what simulators have changed of the settings that reach arithmetic, as executors do,
+    which also report it."""
+    if not settings.are_kept():
+        settings.restore()
 
 
 def _played(number: int, facts: Mapping[str, float]) -> Played:

@@ -21,9 +21,10 @@ from typing import Protocol
 import numpy as np
 
 from hts.determinism.digest import replica_digest
+from hts.errors import SettingsChanged
 from hts.memory.desk import Desk
 from hts.memory.storage import Storage
-from hts.roles.blocks import Block, Episode, Left, Strayed
+from hts.roles.blocks import Block, ChangedSetting, Episode, Left, Strayed
 from hts.roles.rebuilding import Rebuilt, Snapshot, Snapshots
 from hts_envs.contract import Array
 
@@ -55,6 +56,9 @@ class Told(Protocol):
     def strayed(self, rollout: int, step: int, strayed: list[Strayed]) -> None:
         """Of a block that was rebuilt at this step, these replicas did not come back."""
 
+    def changed(self, setting: ChangedSetting) -> None:
+        """A simulator changed a setting that reaches arithmetic; it is restored."""
+
 
 @dataclass(frozen=True)
 class Part:
@@ -70,6 +74,8 @@ class Part:
 
 class Stepping(ABC):
     """How a block's step is run: now, or by a thread of its own."""
+
+    beside_answers = False  # a step may run while another thread computes an answer
 
     @abstractmethod
     def start(self, place: int, step: Callable[[], None]) -> None:
@@ -216,8 +222,19 @@ class Executor:
             self.partners.told.strayed(rollout, step, block.strayed)
             block.strayed = []
 
+    def _tell_changed(self, block: Block) -> None:
+        """Report settings that the block's simulators changed; raise SettingsChanged where a thread
+        may have computed an answer with them before they were restored."""
+        changed, block.changed = block.changed, []
+        for each in changed:
+            self.partners.told.changed(each)
+        shared = [each.change.in_words for each in changed if not each.change.per_thread]
+        if shared and self.partners.answering is not None and self.partners.stepping.beside_answers:
+            raise SettingsChanged(shared)
+
     def _ask(self, at: _Progress, step: int) -> None:
         self._tell_strayed(at.block, at.rollout, max(0, step - 1))
+        self._tell_changed(at.block)
         if at.block.episodes:
             self.partners.told.ended(at.rollout, at.block.episodes)
             at.block.episodes = []

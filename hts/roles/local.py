@@ -10,18 +10,25 @@ from typing import TypeVar
 
 import numpy as np
 
+from hts.determinism import settings
 from hts.determinism.keys import episode_seed, episode_seeds
 from hts.errors import WorldFailed
 from hts.memory.storage import Storage, as_declared
 from hts.models.bounds import Taken
-from hts.roles.blocks import Block, Left
+from hts.roles.blocks import Block, ChangedSetting, Left
 from hts.roles.rebuilding import APART, Rebuilt, Record, Snapshot, Snapshots, latest
 from hts_envs.contract import Array, BatchedStep, BatchedWorld, Observation, Step, Traits, World
 from hts_envs.finite import not_finite
 
 
 class LocalBlock(Block):
-    """A block whose simulators are in this process: each step is over when it returns."""
+    """A block whose simulators are in this process: each step is over when it returns.
+
+    What a simulator's call has changed of the settings that reach arithmetic is restored before
+    anything else computes here.
+    """
+
+    _have_changed_settings = False  # its simulators, in any call so far
 
     def begin(self, storage: Storage) -> None:
         self._began(storage)
@@ -61,6 +68,12 @@ class LocalBlock(Block):
             episode = f"episode {self.episode[row]} of replica {replica}"
             raise WorldFailed(replica, rebuilding=f"{place} of {episode}") from cause
 
+    def _restore_settings(self, replicas: range, call: str) -> None:
+        """Undo and note what simulators of these replicas have changed in this call."""
+        if not settings.are_kept():
+            self._have_changed_settings = True
+            self.changed += [ChangedSetting(replicas, call, each) for each in settings.restore()]
+
     @property
     @abstractmethod
     def traits(self) -> Traits:
@@ -86,6 +99,10 @@ class WorldsBlock(LocalBlock):
         self.worlds = worlds
         self._known: Sequence[Mapping[str, float]] = ()
         self._snapped: dict[int, tuple[int, int]] = {}  # by row: episode and age of the last one
+        # Whether settings are restored after each world's step, so that no world computes with
+        # what another one has set, or once for all, which costs next to nothing. The first step
+        # shows which.
+        self._one_by_one = True
 
     def _reset(self, rows: Array) -> Observation:
         seen = []
@@ -95,6 +112,7 @@ class WorldsBlock(LocalBlock):
                 seen.append(self.worlds[row].reset(seed))
             except Exception as error:
                 raise WorldFailed(self.replicas[row]) from error
+            self._restore_settings(self.replicas[row : row + 1], "reset")
         return {name: np.stack([each[name] for each in seen]) for name in seen[0]}
 
     @property
@@ -145,6 +163,7 @@ class WorldsBlock(LocalBlock):
         for step, action in enumerate(actions, begin + 1):
             with self._rebuilding(row, step):
                 held.hold(alone, age - step, _alone(world.step(action).observation))
+        self._restore_settings(self.replicas[row : row + 1], "step")
 
     def _step(self, action: Array, frames: Observation) -> BatchedStep:
         # Copied once: what a world keeps of its action is not changed by the next ones.
@@ -153,8 +172,14 @@ class WorldsBlock(LocalBlock):
             for world, each in zip(self.worlds, action.copy(), strict=True):
                 # One by one: their number says who raised.
                 results.append(_as_declared(world.step(each), frames, 1))
+                if self._one_by_one:
+                    row = len(results) - 1
+                    self._restore_settings(self.replicas[row : row + 1], "step")
         except Exception as error:
             raise WorldFailed(self.replicas[len(results)]) from error
+        if not self._one_by_one:
+            self._restore_settings(self.replicas, "step")
+        self._one_by_one = self._have_changed_settings
         seen, rewards, terminated, truncated, self._known = zip(*results, strict=True)
         for name, array in frames.items():
             for row, each in enumerate(seen):
@@ -181,9 +206,11 @@ class BatchedBlock(LocalBlock):
     def _reset(self, rows: Array) -> Observation:
         seeds = episode_seeds(self.seed, self._numbers[rows], self.episode[rows])
         try:
-            return self.world.reset(rows, seeds)
+            seen = self.world.reset(rows, seeds)
         except Exception as error:
             raise WorldFailed(self.replicas.start) from error
+        self._restore_settings(self.replicas, "reset")
+        return seen
 
     @property
     def traits(self) -> Traits:
@@ -209,6 +236,7 @@ class BatchedBlock(LocalBlock):
     def _again(self, action: Array, left: int, record: Record) -> None:
         """Take the first one of so many actions that are left, and compare what is seen then."""
         result = self.world.step(action)
+        self._restore_settings(self.replicas, "step")
         rows = np.flatnonzero(self.age >= left)
         seen = {name: array[rows] for name, array in result.observation.items()}
         record.hold(rows, left - 1, seen)
@@ -218,9 +246,11 @@ class BatchedBlock(LocalBlock):
 
     def _step(self, action: Array, frames: Observation) -> BatchedStep:
         try:
-            return _as_declared(self.world.step(action.copy()), frames, 0)
+            result = _as_declared(self.world.step(action.copy()), frames, 0)
         except Exception as error:
             raise WorldFailed(self.replicas.start) from error
+        self._restore_settings(self.replicas, "step")
+        return result
 
     def _facts(self, result: BatchedStep, row: int) -> dict[str, float]:
         return {name: float(array[row]) for name, array in result.facts.items()}

@@ -15,7 +15,7 @@ from hts.determinism import numerics
 from hts.memory.doorbell import Doorbell
 from hts.models.bounds import taken_in
 from hts.remote.port import Remote
-from hts.roles.blocks import Block, Episode, Strayed
+from hts.roles.blocks import Block, ChangedSetting, Episode, Strayed
 from hts.roles.executor import Answering, Executor, InTurn, Part, Partners, Past, Stepping
 from hts.runtime.clock import Clock, Door
 from hts.runtime.crew import make_blocks
@@ -58,7 +58,7 @@ def run(pipe: Pipe, given: Assignment) -> None:
             bells.actors[crew.actor_of(block)].ring()
 
     pause = Jitter(terms.jitter, f"executor {given.index}")
-    told = Told(pipe.send, bells.learner)
+    told = Told(pipe.send, bells.learner, terms.experiment.env)
     partners = Partners(asked, told, pause, _answering(given, shared, pause), kept.stepping)
     executor = Executor(given.index, kept.blocks, shared.desk, shared.storages, partners)
     rebuilt = executor.resume(given.past)
@@ -120,9 +120,11 @@ def _parts(given: Assignment) -> list[range]:
 class Told:
     """Puts what the executor says into messages."""
 
-    def __init__(self, tell: Tell, learner: Doorbell) -> None:
+    def __init__(self, tell: Tell, learner: Doorbell, environment: str) -> None:
         self._tell = tell
         self._learner = learner
+        self._environment = environment
+        self._named: set[tuple[str, str]] = set()  # settings and calls that were reported
 
     def ended(self, rollout: int, episodes: list[Episode]) -> None:
         self._tell(ended=rollout, episodes=[dict(vars(each)) for each in episodes])
@@ -139,6 +141,12 @@ class Told:
     def strayed(self, rollout: int, step: int, strayed: list[Strayed]) -> None:
         replicas = [dataclasses.asdict(each) for each in strayed]
         self._tell(strayed=replicas, rollout=rollout, step=step)
+
+    def changed(self, setting: ChangedSetting) -> None:
+        name = (setting.change.setting, setting.call)
+        if name not in self._named:  # a simulator may do it in every episode
+            self._named.add(name)
+            self._tell(note=setting.sentence(self._environment))
 
 
 def _drive(executor: Executor, clock: Clock, kept: _Kept, *, by_all: bool) -> None:

@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Protocol
 
+from hts.determinism import settings
 from hts.determinism.digest import rollout_digest
 from hts.memory.storage import Storage
 from hts.memory.versions import Published, Version
@@ -86,6 +87,7 @@ class Learning:
         if self._keep is not None:
             self._keep.complete(rollout, storage)
         self._pause("update")
+        settings.check()
         made, told = self.learner.update(storage, self.versions[0], self.versions[-1], rollout)
         self._pause("publish")
         self._published.publish(made)

@@ -74,7 +74,7 @@ class SerialRun:
     def _build(self) -> None:
         """Build the simulators, and bring them to where the run stands."""
         blueprint = self._memory.blueprint
-        told = Told(self._hear, self._memory.bells.learner)
+        told = Told(self._hear, self._memory.bells.learner, self.experiment.env)
         partners = Partners(self._asked, told, self._pause, self._answer)
         past = Past(dict(enumerate(self._heard.past)), self._heard.began, self._heard.snapshots)
         while True:
@@ -121,6 +121,8 @@ class SerialRun:
         return look(self._shared, self._heard, len(self.versions))
 
     def _hear(self, raw: bytes | None = None, **message: Any) -> None:
+        if "note" in message:
+            say(f"hts: {message['note']}")
         self._heard.take({**message, "raw": raw})
         if "strayed" in message:
             self._failures.strayed(message)

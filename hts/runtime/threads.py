@@ -50,6 +50,8 @@ class Threads(Stepping):
     """Runs what is started for a place in that place's thread, which rings when it is over, or
     takes a turn."""
 
+    beside_answers = True
+
     def __init__(self, places: int, bell: Doorbell) -> None:
         self._bell = bell
         self._go_on: Callable[[], None] = bell.ring

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from hts.config import Experiment, Machine
+from hts.errors import RoleFailed
 from hts.runtime.assemble import plan
 from hts.runtime.parallel import ParallelRun
 from hts.runtime.shared import Roles
@@ -25,6 +26,15 @@ from tests.fakes.telling_roles import VARIABLES, hashed
 TELLING = Roles("tests.fakes.telling_roles:answering", "tests.fakes.telling_roles:Learner")
 
 GREEDY = "python:tests.fakes.greedy:make"
+CARELESS = "python:tests.fakes.careless:make"
+PRECISION = (
+    f"hts: replica 0 ({CARELESS}) changed torch's float32 matmul precision to medium in reset; "
+    "it is restored to highest"
+)
+ROUNDING = (
+    f"hts: replica 0 ({CARELESS}) changed the processor's floating-point mode to flushing "
+    "denormals to zero in step; it is restored to rounding to nearest, with denormals"
+)
 INLINE = {"executor 0", "executor 1", "learner"}
 LAYOUTS = {
     "inline": ("gym:CartPole-v1", Machine(executors=2), INLINE),
@@ -78,6 +88,38 @@ def test_a_simulator_made_of_torch_is_as_good_as_any() -> None:
     made, expected = ([update.link.parameters for update in updates] for updates in runs)
     assert made == expected
     assert torch.get_num_threads() == 1
+
+
+def parameters_of(env: str, machine: Machine) -> list[str]:
+    """The hashes of each update's parameters."""
+    with running(experiment(env, updates=2), machine, Roles()) as run:
+        return [updated.link.parameters for updated in run]
+
+
+def test_a_simulator_that_changes_precision_changes_no_result(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """Whether the network computes in the simulators' process, another one, or one with everything,
+    results are those of the same simulator that changes nothing; and the change is reported once
+    by each process, with the replica and the call."""
+    expected = parameters_of("gym:CartPole-v1", Machine(executors=1))
+    capfd.readouterr()
+    for machine in (Machine(executors=1, actors=0), Machine(executors=1, actors=1)):
+        assert parameters_of(CARELESS, machine) == expected
+        lines = capfd.readouterr().err.splitlines()
+        assert [line for line in lines if "float32" in line] == [PRECISION]
+        assert [line for line in lines if "denormals" in line] == [ROUNDING]
+    assert [each.link.parameters for each in outcome(experiment(CARELESS, updates=2))] == expected
+    assert capfd.readouterr().err.splitlines() == [PRECISION, ROUNDING]
+
+
+def test_a_simulator_beside_a_thread_that_computes_may_not_change_precision() -> None:
+    """An answer that another thread computes meanwhile has one precision or the other: no digest
+    can be promised, so the run stops, and says how it can go on."""
+    machine = Machine(executors=1, actors=0, stepping="threads")
+    with pytest.raises(RoleFailed, match="--actors 1") as raised:
+        parameters_of(CARELESS, machine)
+    assert "torch's float32 matmul precision to medium" in raised.value.short
 
 
 @pytest.mark.parametrize(("actors", "most"), [(0, 120e6), (1, 60e6)])

@@ -32,7 +32,8 @@ from hts_envs.contract import Place
 from hts_envs.registry import Spec, make, parse
 from hts_envs.sleeper import SleeperWorld
 
-ACTING = ["key", "gather", "network", "sampling", "values", "write", "step", "digest", "book"]
+ACTING = ["key", "gather", "network", "sampling", "values", "write", "step", "settings"]
+ACTING += ["digest", "book"]
 SHORT = Budget(steps=0.05, inference=0.02, learning=0.02)
 
 
@@ -285,7 +286,9 @@ def test_a_sample_is_taken_apart() -> None:
     found, step = planned("sleeper:?mean=0"), steps("sleeper:?mean=0", 0.05)
     parts = observation_parts(found, parse("sleeper:?mean=0"), step, 0.4)
     assert list(parts) == [*ACTING, "learning"]
-    assert all(parts[name] > 0 for name in ("key", "network", "sampling", "digest", "learning"))
+    assert all(
+        parts[name] > 0 for name in ("key", "network", "sampling", "settings", "digest", "learning")
+    )
 
 
 def test_the_command_prints_one_object() -> None:

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from hts.config import Experiment
+from hts.determinism import settings
 from hts.determinism.keys import Purpose, episode_seed, key
 from hts.learn.normalise import Moments, ObservationScale
 from hts.machine import Sizes
@@ -35,7 +36,7 @@ from hts_envs.contract import (
     Traits,
     World,
 )
-from hts_envs.registry import make
+from hts_envs.registry import make, parse
 from tests.fakes import runs
 from tests.fakes.small_worlds import Small
 
@@ -178,6 +179,19 @@ def test_another_seed_plays_other_episodes() -> None:
     """The episodes belong to the run's seed."""
     first, second = (play(runs.experiment(seed=seed), [Small("vector")]) for seed in (0, 1))
     assert [each.total for each in first] != [each.total for each in second]
+
+
+def test_what_a_world_sets_for_itself_does_not_reach_the_network() -> None:
+    """Precision and rounding are as before behind every call of a simulator that changes both."""
+    asked = runs.experiment("python:tests.fakes.careless:make")
+    world = make(parse(asked.env), Place(0, 1))
+    evaluator = Evaluator(asked, Singles([world]), padding=SAFE)
+    kept = []
+    evaluator.play(
+        version(asked, world.spaces), range(2), lambda *_: kept.append(settings.are_kept())
+    )
+    assert len(kept) > 2
+    assert all(kept)
 
 
 def test_rewards_are_the_worlds_own() -> None:
