@@ -88,6 +88,15 @@ class SettingsChanged(HtsError):
 class RatioNotOne(HtsError):
     """The first minibatch of an update does not repeat the log-probabilities of its rollout."""
 
+    def __init__(self, update: int, error: float, limit: float) -> None:
+        super().__init__(
+            f"update {update}: the ratios of its first minibatch differ from 1 by up to "
+            f"{error:.3g}, where {limit:g} is allowed: the learner does not reproduce the "
+            "probabilities that the actors stored. The rollout was made with other parameters than "
+            "those that the update starts from, or its rows are misaligned, or rows have other "
+            "bits in the learner's batches than in the actors' (more --set shards make them smaller)"
+        )
+
 
 class WrongUsage(HtsError):
     """The user can mend this by typing something else."""

@@ -76,7 +76,12 @@ METRICS = (
     Metric("train/policy_updates", "updates", "of the policy in this window (pql)"),
     Metric("train/temperature", "return/nat", "what a nat of entropy is worth to a sac policy"),
     Metric("train/lag", "updates", "from the version that acted to the one that is learnt into"),
-    Metric("train/ratio_error_first", "1", "largest |ratio - 1| of the first minibatch; exactly 0"),
+    Metric(
+        "train/ratio_error_first",
+        "1",
+        "largest |ratio - 1| of the first minibatch: exactly 0 with padded batches, at most 0.001 "
+        "with fixed places or on a GPU, else the run stops; ratio: one version off",
+    ),
     Metric("episode/return", "reward", f"raw return, never clipped, shaped or scaled; {_LATEST}"),
     Metric("episode/shaped_return", "reward", f"where rewards are shaped, their sum; {_LATEST}"),
     Metric("episode/score", "score", f"what the world itself calls its score; {_LATEST}"),

@@ -9,6 +9,7 @@ steps there, and applies the difference to the newest parameters:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -19,6 +20,7 @@ from torch import Tensor
 from hts.config import A2C, PPO, PQL, Experiment
 from hts.config.lineage import falling
 from hts.determinism.keys import Purpose, keys
+from hts.errors import RatioNotOne
 from hts.learn.kept import Kept
 from hts.learn.losses import TOLD, Columns, Losses, told
 from hts.learn.normalise import ObservationScale
@@ -49,11 +51,20 @@ class Learning:
 
 
 class Learner:
-    """One network, one optimiser state for the run; `padding` makes rows bit-equal to those that
-    were acted on."""
+    """One network, one optimiser state for the run.
+
+    `padding` makes rows bit-equal to those that were acted on. Where the first minibatch of an
+    update shows ratios further from 1 than the limit, the rollout was not made with the parameters
+    that the update starts from, and RatioNotOne is raised.
+    """
 
     def __init__(
-        self, experiment: Experiment, policy: Policy, workers: int = 1, padding: int = 1
+        self,
+        experiment: Experiment,
+        policy: Policy,
+        workers: int = 1,
+        padding: int = 1,
+        ratio_error_limit: float = math.inf,
     ) -> None:
         assert not isinstance(experiment.algo, PQL), "its learners are others"
         self.experiment = experiment
@@ -62,6 +73,7 @@ class Learner:
         self.kept = Kept.fresh(experiment, policy.size, policy.agents, policy.device)
         self._gradients = Gradients(experiment, policy, workers)
         self._padding = padding
+        self._ratio_error_limit = ratio_error_limit
 
     def update(
         self, storage: Storage, behaviour: Version, newest: Version, updates: int
@@ -72,6 +84,7 @@ class Learner:
         self.policy.load(start.parameters)
         learning = self._learning(storage, behaviour.scale)
         telling = self._learn(learning, behaviour.number, self._rate(updates))
+        self._check_ratios(telling["train/ratio_error_first"], behaviour, newest, updates)
         telling["train/lag"] = float(newest.number - storage.version)
         made = self._applied(start, newest)
         if not is_finite(made):
@@ -88,6 +101,18 @@ class Learner:
     def close(self) -> None:
         """End the threads of its workers."""
         self._gradients.close()
+
+    def _check_ratios(
+        self, error: float, behaviour: Version, newest: Version, updates: int
+    ) -> None:
+        """Raise RatioNotOne where the parameters that acted are not those that learning began at.
+
+        `ratio` takes ratios against the newest parameters, which are others. Log-probabilities that
+        are not numbers end as parameters that are not finite.
+        """
+        is_other = self.experiment.correction == "ratio" and behaviour.number != newest.number
+        if not is_other and error > self._ratio_error_limit:
+            raise RatioNotOne(updates + 1, error, self._ratio_error_limit)
 
     def _applied(self, start: Version, newest: Version) -> Tensor:
         reached = self.policy.vector.detach().cpu()

@@ -56,7 +56,10 @@ def run(pipe: Pipe, given: Assignment) -> None:
     )
     clock = Clock(shared.times[-1])
     make = load(given.terms.roles.learner)
-    computing = Computing(found.policy, given.workers, given.inference.strategy.learning)
+    strategy, device = given.inference.strategy, given.inference.device
+    computing = Computing(
+        found.policy, given.workers, strategy.learning, strategy.ratio_error_limit(device)
+    )
     learner = make(experiment, shared, computing, _beside(given, shared, clock))
     learning = Learning(found, learner, shared, Jitter(given.terms.jitter, "learner"))
     pipe.send(ready=True)

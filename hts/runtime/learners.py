@@ -68,6 +68,7 @@ class Computing:
     make_policy: Callable[[], Policy]
     workers: int = 1
     padding: int = 1  # of what is looked at together
+    ratio_error_limit: float = 0.0  # of an update's first minibatch
 
 
 def learner_for(
@@ -76,7 +77,8 @@ def learner_for(
     """The learner of an experiment; `beside` makes the policy where somebody else does."""
     if not isinstance(experiment.algo, PQL):
         policy = computing.make_policy()
-        return Learner(experiment, policy, computing.workers, computing.padding)
+        limit = computing.ratio_error_limit
+        return Learner(experiment, policy, computing.workers, computing.padding, limit)
     ring = ring_of(experiment, shared)
     pace = _pace(experiment, shared)
     critics = VLearner(experiment, computing.make_policy, ring, computing.workers, pace)

@@ -55,7 +55,8 @@ class SerialRun:
             self.strategy.padding,
             blueprint.sizes.replicas,
         )
-        computing = Computing(found.policy, padding=self.strategy.learning)
+        limit = self.strategy.ratio_error_limit(found.device)
+        computing = Computing(found.policy, padding=self.strategy.learning, ratio_error_limit=limit)
         self.learner = learner_for(self.experiment, self._shared, computing)
         self._learning = Learning(found, self.learner, self._shared, self._pause)
         self._failures = Failures(found, self._shared, self._heard)

@@ -5,6 +5,7 @@ The folder is named by HTS_TEST_FOLDER; each role writes one file, named after i
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import os
@@ -98,3 +99,20 @@ def failing(terms: Terms, inference: Inference, shared: Shared, pause: Jitter) -
         answer(blocks)
 
     return fail
+
+
+class Ahead(learner.Learner):
+    """Learns with the parameters of one version later than it says."""
+
+    def __init__(
+        self, experiment: Experiment, shared: Shared, computing: Computing, beside: object = None
+    ) -> None:
+        policy, limit = computing.make_policy(), computing.ratio_error_limit
+        super().__init__(experiment, policy, computing.workers, computing.padding, limit)
+
+    def update(
+        self, storage: Storage, behaviour: Version, newest: Version, updates: int
+    ) -> tuple[Version, dict[str, float]]:
+        """The real update, which takes the newest parameters for those that acted."""
+        wrong = dataclasses.replace(newest, number=behaviour.number)
+        return super().update(storage, wrong, newest, updates)

@@ -153,3 +153,14 @@ def test_numerics_are_prepared_before_torch_is_imported() -> None:
     said = subprocess.run([sys.executable, "-c", unsteady], capture_output=True, text=True)
     assert said.returncode == 1
     assert "put_ does not have a deterministic implementation" in said.stderr
+
+
+def test_a_learner_with_the_wrong_version_is_found_out() -> None:
+    """Invariant I3 as the numbers have it: versions 0 and 1 are the same parameters, and the second
+    update is the first one that can be made from the wrong ones. Its lag looks right."""
+    roles = Roles(learner="tests.fakes.telling_roles:Ahead")
+    with (
+        running(experiment(updates=3), Machine(executors=1), roles) as run,
+        pytest.raises(RoleFailed, match="update 2: the ratios of its first minibatch differ"),
+    ):
+        list(run)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from hts.config import A2C, PPO, Conv, Experiment, Mlp
+from hts.errors import RatioNotOne
 from hts.machine import Sizes
 from hts.memory.storage import Storage
 from hts.memory.versions import Version
@@ -319,3 +320,9 @@ def test_rows_acted_on_in_padded_batches_are_learnt_from_with_ratio_one(
     log_prob += 1e-6
     _, told = Learner(one, policy, padding=32).update(storage, *versions, 0)
     assert told["train/ratio_error_first"] > 0.0
+    Learner(one, policy, padding=32, ratio_error_limit=1e-3).update(storage, *versions, 0)
+    with pytest.raises(RatioNotOne, match=r"update 1: .* where 0 is allowed: "):
+        Learner(one, policy, padding=32, ratio_error_limit=0.0).update(storage, *versions, 0)
+    log_prob += 1e-2
+    with pytest.raises(RatioNotOne, match=r"where 0\.001 is allowed: "):
+        Learner(one, policy, padding=32, ratio_error_limit=1e-3).update(storage, *versions, 0)
