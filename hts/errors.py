@@ -94,7 +94,8 @@ class RatioNotOne(HtsError):
             f"{error:.3g}, where {limit:g} is allowed: the learner does not reproduce the "
             "probabilities that the actors stored. The rollout was made with other parameters than "
             "those that the update starts from, or its rows are misaligned, or rows have other "
-            "bits in the learner's batches than in the actors' (more --set shards make them smaller)"
+            "bits in the learner's batches than in the actors' (more --set shards make them "
+            "smaller)"
         )
 
 

@@ -261,10 +261,13 @@ def _settings(
 
 def _compare(settings: Sequence[Setting], updates: int) -> int:
     """The table, a row for each layout as it ends; the first that differs is looked into."""
+    from hts.runtime.devices import device_of
     from hts.runtime.verify import difference, reference
 
     experiment, alone = settings[0].experiment, reference(settings)
     print(f"{experiment.env}: {updates} updates of {experiment.rows:,} rows on each layout")
+    under = numerics.facts(numerics.describe(device_of(alone.machine)))
+    print(f"numerics: {', '.join(f'{name} {value}' for name, value in under.items())}")
     print(_ROW.format(_NAME.format(*AXES, "schedule"), "digest", "seconds", "").rstrip())
     name = "serial runner" if alone.machine.serial else "the first layout, undisturbed"
     first = _attempt(name, alone, updates)

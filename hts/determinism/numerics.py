@@ -12,16 +12,18 @@ import functools
 import itertools
 import os
 import platform
-import sys
+from collections.abc import Mapping
+from typing import Any
 
-from hts.determinism import settings
+from hts.determinism import environment, settings
 from hts.determinism.settings import Change
+
+ENVIRONMENT = "environment"
+UNSET = "unset"
 
 
 def set_environment() -> None:
     """What torch reads when it is imported, here and in children, and C when a child starts."""
-    os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = "1"
-    os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
     # Networks ask for the same large pieces of memory over and over. Keep them: fresh ones from
     # the kernel cost up to a third of an update (hts/design/0006). This changes no number.
     os.environ["MALLOC_MMAP_MAX_"] = "0"
@@ -31,6 +33,7 @@ def set_environment() -> None:
     if "glibc.malloc.hugetlb" not in tunables:
         asked = "glibc.malloc.hugetlb=1"
         os.environ["GLIBC_TUNABLES"] = f"{tunables}:{asked}" if tunables else asked
+    environment.fix()
 
 
 @functools.cache  # whoever needs torch may ask; the first one prepares it
@@ -52,22 +55,42 @@ def prepare() -> None:
 def settle() -> list[Change]:
     """Give every setting that reaches arithmetic its value, after simulators were built: they may
     be made of torch, and arrange it for themselves. Return what had another value."""
-    return settings.restore()
+    return [*environment.restore(), *settings.restore()]
 
 
-def describe(device: str) -> dict[str, str]:
+def describe(device: str) -> dict[str, Any]:
     """Under which digests of equal experiments are equal."""
     import torch
 
-    found = {
+    found: dict[str, Any] = {
         "torch": str(torch.__version__),
         "python": platform.python_version(),
         "cpu": f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}, {_processor()}",
         "device": device,
+        ENVIRONMENT: environment.recorded(),
     }
     if device.startswith("cuda"):
         found["gpu"] = torch.cuda.get_device_name(torch.device(device))
     return found
+
+
+def facts(described: Mapping[str, Any]) -> dict[str, str]:
+    """Return what a manifest has of `describe`, each environment variable under its own name."""
+    variables = described.get(ENVIRONMENT, {ENVIRONMENT: "not recorded"})  # as it once was
+    alone = {name: value for name, value in described.items() if name != ENVIRONMENT}
+    return {name: str(value) for name, value in {**alone, **variables}.items()}
+
+
+def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """Return each fact that differs between two manifests, with both values."""
+    if ENVIRONMENT not in before:  # nothing can be said
+        now = {name: value for name, value in now.items() if name != ENVIRONMENT}
+    ours, theirs = facts(before), facts(now)
+    return [
+        (name, ours.get(name, UNSET), theirs.get(name, UNSET))
+        for name in sorted({*ours, *theirs})
+        if ours.get(name) != theirs.get(name)
+    ]
 
 
 def _processor(path: str = "/proc/cpuinfo") -> str:

@@ -17,6 +17,7 @@ from hts.config import Config
 from hts.config.resolve import resolve
 from hts.config.sources import Given
 from hts.determinism.digest import Digest, Link, marked
+from hts.determinism.numerics import facts as numerics_facts
 from hts.errors import WrongUsage
 
 
@@ -98,7 +99,7 @@ def read(path: Path) -> Recorded:
             f"{path / 'manifest.json'}: it is damaged: experiment, config, numerics or versions "
             "is missing"
         )
-    facts = {**versions, **numerics, "commit": manifest.get("commit") or "unknown"}
+    facts = {**versions, **numerics_facts(numerics), "commit": manifest.get("commit") or "unknown"}
     identities = _identities(path, manifest, identity)
     return Recorded(
         path,

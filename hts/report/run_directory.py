@@ -134,10 +134,9 @@ class RunDirectory:
             raise WrongUsage(f"{self.path}: another process has extended this run meanwhile")
         now = _conditions(device)
         changed = [
-            f"{name} {was.get(name)} is {now_is.get(name)} now"
-            for was, now_is in ((before[part], now[part]) for part in ("versions", "numerics"))
-            for name in sorted({*was, *now_is})
-            if was.get(name) != now_is.get(name)
+            f"{name} was {was} and is {is_now} now"
+            for part in ("versions", "numerics")
+            for name, was, is_now in numerics.differences(before[part], now[part])
         ]
         config = flatten(Config(experiment=resolved.config.experiment, machine=chosen))
         legs = [*before.get("legs", []), _leg(updates, extension)]

@@ -13,7 +13,6 @@ from hts.determinism import numerics
 from hts.determinism.digest import Digest, Link
 from hts.determinism.divergence import Keep
 from hts.determinism.invariance import probe
-from hts.determinism.settings import Change
 from hts.determinism.strategy import Strategy
 from hts.errors import BadConfig
 from hts.learn.normalise import ObservationScale

@@ -6,7 +6,7 @@ import dataclasses
 import os
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -93,6 +93,7 @@ def go_on(resumed: Resumed, how: How = "live") -> int:
         rows = config.experiment.rows
         _mention(f"goes on behind update {behind:,} ({behind * rows:,} steps) of {run.path}")
         training.take(held.facts)
+        training.mark(f"behind update {behind:,}, {change}" for change in changed)
     return _completed(training, how)
 
 
@@ -181,6 +182,10 @@ class _Training:
         """Go on with what the run had counted, and been marked with."""
         self.progress.take(facts["progress"])
         self._marks = list(facts["interrupted"])
+
+    def mark(self, reasons: Iterable[str]) -> None:
+        """Record why the digest may not be that of an undisturbed run."""
+        self._marks += reasons
 
     def close(self) -> None:
         """End the evaluation, however far it has come."""

@@ -188,8 +188,11 @@ TASK = ("--env", "gym:CartPole-v1", *SIZES, "--evaluate", "0")
 OFTEN = ("--set", "checkpoint_every=0.01")
 
 
-def hts_train(*typed: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*COMMAND, *typed], capture_output=True, text=True, timeout=120)
+def hts_train(*typed: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, **variables}
+    return subprocess.run(
+        [*COMMAND, *typed], capture_output=True, text=True, timeout=120, env=environment
+    )
 
 
 def newest(path: Path) -> int:
@@ -367,6 +370,24 @@ def test_a_record_that_was_otherwise_marks_the_digest(stopped: Path) -> None:
     assert result["interrupted"] == [
         f"update {behind + 1} came out otherwise before the run was interrupted"
     ]
+
+
+def test_a_variable_that_reaches_arithmetic_marks_the_digest(stopped: Path) -> None:
+    """Another value than before is said and kept with the result; nothing is said of a record that
+    is older than the list of variables. (This one changes nothing on a CPU.)"""
+    path = stopped / "manifest.json"
+    manifest = json.loads(path.read_text())
+    assert manifest["numerics"].pop("environment") == {}
+    change = "TORCH_LINALG_PREFER_CUSOLVER was unset and is 1 now"
+    path.write_text(json.dumps(manifest))
+    killed(stopped, "--resume", str(stopped))
+    assert json.loads(path.read_text())["numerics"]["environment"] == {}
+    behind = newest(stopped)
+    said = hts_train("--resume", str(stopped), TORCH_LINALG_PREFER_CUSOLVER="1")
+    assert said.returncode == 0, said.stderr
+    assert f"{change}: the digest may be another one from here on" in said.stderr
+    result = json.loads((stopped / "result.json").read_text())
+    assert result["interrupted"] == [f"behind update {behind:,}, {change}"]
 
 
 def test_a_run_that_died_before_its_first_checkpoint_begins_again(

@@ -34,7 +34,8 @@ def test_delays_and_load_change_no_digest() -> None:
     """Executors, actors, learner threads, the barrier, delays and busy cores: one digest."""
     layouts = ("--executors", "2", "--actors", "0,1", "--learners", "2", "--stepping", "threads")
     chaos = ("--schedule", "hts_barrier", "--jitter", "2", "--load")
-    result = verify("--config", "smoke", "--set", "shards=4", *layouts, *chaos)
+    smoke = ("--config", "smoke", "--set", "shards=4")
+    result = verify(*smoke, *layouts, *chaos, MKL_CBWR="COMPATIBLE")
     assert result.returncode == 0, result.stdout + result.stderr
     rows = [line.split() for line in result.stdout.splitlines() if "hts_barrier" in line]
     assert [row[:5] for row in rows] == [
@@ -42,6 +43,8 @@ def test_delays_and_load_change_no_digest() -> None:
     ]
     assert len({row[5] for row in rows}) == 1
     assert "seed 1" in result.stdout
+    assert result.stdout.splitlines()[1].startswith("numerics: torch ")
+    assert result.stdout.splitlines()[1].endswith(", MKL_CBWR COMPATIBLE")
     assert result.stdout.splitlines()[-1] == "equal on every layout"
 
 

@@ -6,11 +6,20 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from hts.determinism import numerics
+from hts.determinism import environment, numerics
+
+
+@pytest.fixture(autouse=True)
+def remembered() -> Iterator[None]:
+    """What is remembered of this process's environment is what it has, after each test."""
+    yield  # set up first, so that variables are put back before what follows
+    numerics.set_environment()
+
 
 SPEND = """
 import resource
@@ -56,6 +65,51 @@ def test_memory_is_asked_for_in_huge_pages(monkeypatch: pytest.MonkeyPatch) -> N
         numerics.set_environment()
         numerics.set_environment()
         assert os.environ["GLIBC_TUNABLES"] == after
+
+
+def test_a_variable_that_reaches_arithmetic_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that are set, under the heading `environment`; of the C library's, the ones that choose
+    instructions. Every process of a run has the same number of threads, which needs no record."""
+    for name in environment.RECORDED:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("MKL_CBWR", "COMPATIBLE")
+    tunables = "glibc.malloc.hugetlb=1:glibc.cpu.hwcaps=-AVX512F"
+    monkeypatch.setenv("GLIBC_TUNABLES", tunables)
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "7")
+    numerics.set_environment()
+    assert numerics.describe("cpu")["environment"] == {
+        "MKL_CBWR": "COMPATIBLE",
+        "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX512F",
+    }
+    assert os.environ["OPENBLAS_NUM_THREADS"] == "1"
+
+
+def test_what_a_simulator_sets_reaches_no_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A library that is first used after a simulator was built reads what the run began with."""
+    monkeypatch.setenv("MKL_CBWR", "AVX2")
+    monkeypatch.delenv("ONEDNN_MAX_CPU_ISA", raising=False)
+    numerics.set_environment()
+    os.environ.update(MKL_CBWR="COMPATIBLE", ONEDNN_MAX_CPU_ISA="SSE41", OMP_NUM_THREADS="4")
+    assert sorted(change.in_words for change in numerics.settle()) == [
+        "the environment variable MKL_CBWR to COMPATIBLE",
+        "the environment variable OMP_NUM_THREADS to 4",
+        "the environment variable ONEDNN_MAX_CPU_ISA to SSE41",
+    ]
+    assert (os.environ["MKL_CBWR"], os.environ["OMP_NUM_THREADS"]) == ("AVX2", "1")
+    assert "ONEDNN_MAX_CPU_ISA" not in os.environ
+    assert numerics.settle() == []
+
+
+def test_numerics_are_compared_by_name() -> None:
+    """Two records of today differ in a variable; of an older one, which has none, it is unknown."""
+    plain = {"torch": "2", "environment": {}}
+    other = {"torch": "2", "environment": {"MKL_CBWR": "AVX2"}}
+    older = {"torch": "1"}
+    assert numerics.differences(plain, plain) == []
+    assert numerics.differences(plain, other) == [("MKL_CBWR", "unset", "AVX2")]
+    assert numerics.differences(other, plain) == [("MKL_CBWR", "AVX2", "unset")]
+    assert numerics.differences(older, other) == [("torch", "1", "2")]
+    assert numerics.facts(older) == {"torch": "1", "environment": "not recorded"}
 
 
 LOOKED = """

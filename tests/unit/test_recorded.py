@@ -93,6 +93,7 @@ def test_equal_runs_are_equal(
     def elsewhere(text: str) -> str:
         manifest = json.loads(text)
         manifest["numerics"]["cpu"] = "x86_64 SSE2"
+        manifest["numerics"]["environment"] = {"MKL_CBWR": "AVX2"}
         manifest["config"]["machine.executors"] = 3
         return json.dumps(manifest)
 
@@ -101,6 +102,7 @@ def test_equal_runs_are_equal(
     said = capsys.readouterr().out
     assert said.splitlines()[-1] == "equal: 3 updates"
     assert "and x86_64 SSE2" in said
+    assert "MKL_CBWR                             nothing and AVX2" in said
     assert "machine.executors                    auto and 3" in said
 
 
