@@ -17,6 +17,7 @@ import torch
 
 from hts.bench.walks import StepCosts, measure_worlds
 from hts.config import PPO, Experiment
+from hts.determinism import numerics
 from hts.determinism.strategy import LARGEST_BATCH
 from hts.machine import Sizes
 from hts.memory.storage import Rows, Storage
@@ -67,6 +68,7 @@ class Budget:
 def measure(found: Plan, spec: Spec, budget: Budget = Budget()) -> Costs:
     """Everything, with worlds of its own that are closed before the network is looked at."""
     step = measure_worlds(spec, found.experiment.replicas, budget.steps, budget.worlds)
+    numerics.settle()  # networks are measured in this process next
     return with_networks(found, step, budget)
 
 

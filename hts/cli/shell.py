@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 from hts import signals
 from hts.cli import IS_COMMAND
+from hts.determinism import numerics
 from hts.errors import BadConfig, SimulatorFailed, WrongUsage
 from hts_envs.errors import BadName, BadOption, MissingPackages
 from hts_envs.options import coerce
@@ -87,6 +88,8 @@ def run(command: str, work: Callable[[], int], *, listens: bool = True) -> int:
 
 def _code_of(command: str, work: Callable[[], int]) -> int:
     """Do a command's work; what the user can mend is told without a traceback."""
+    # Now: to read an environment's options may import a simulator, and torch with it.
+    numerics.set_environment()
     try:
         return work()
     except BadConfig as error:

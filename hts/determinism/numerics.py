@@ -43,6 +43,7 @@ def prepare() -> None:
     Where a program imported it first, threads are set by calls instead; torch refuses one of them
     after it has used several threads for independent operations, which nothing here does.
     """
+    environment.restore()
     set_environment()
     import torch
 

@@ -9,7 +9,7 @@ import torch
 
 from hts.config import Experiment, Machine
 from hts.config.lineage import identities
-from hts.determinism import numerics
+from hts.determinism import numerics, settings
 from hts.determinism.digest import Digest, Link
 from hts.determinism.divergence import Keep
 from hts.determinism.invariance import probe
@@ -72,6 +72,7 @@ class Plan:
 
     def strategy(self) -> Strategy:
         """How observations may be batched, found out with the network as it begins."""
+        settings.check()
         policy = self.policy()
         initial_parameters(policy, self.experiment.seed)
         return probe(policy, stacked(self.spaces, self.experiment.frame_stack))

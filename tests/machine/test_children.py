@@ -139,6 +139,23 @@ def test_what_an_executor_is_made_of_does_not_import_torch() -> None:
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0
 
 
+def test_a_command_that_imports_a_simulator_of_torch_first_is_prepared() -> None:
+    """To read its options, before anything else imports torch: the environment is set by then."""
+    program = (
+        "import sys\n"
+        "from hts.cli import shell\n"
+        "from hts.determinism import numerics\n"
+        "def work():\n"
+        "    import tests.fakes.greedy, torch\n"
+        "    numerics.prepare()\n"
+        "    print(torch.get_num_threads(), torch.get_num_interop_threads())\n"
+        "    return 0\n"
+        "sys.exit(shell.run('command', work))\n"
+    )
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (said.returncode, said.stdout.split()) == (0, ["1", "1"]), said.stderr
+
+
 def test_numerics_are_prepared_before_torch_is_imported() -> None:
     """Rule 21: afterwards is too late for what torch reads when it is imported, so it is refused;
     an operation without a deterministic version is named, and its line is in the trace."""

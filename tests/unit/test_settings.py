@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from hts.bench.costs import Budget, measure
 from hts.determinism import settings
 from hts.errors import SettingsChanged
 from hts.runtime.assemble import plan
@@ -115,6 +116,17 @@ def test_what_no_simulator_has_changed_stops_a_run() -> None:
     finally:
         run.close()
     assert settings.are_kept()
+
+
+def test_what_a_measured_world_changes_does_not_reach_the_network() -> None:
+    """hts-bench takes steps in the process that measures the network next."""
+    spec = parse("python:tests.fakes.careless:make")
+    found = plan(experiment(spec.canonical()), spec, "cpu")
+    measure(found, spec, Budget(steps=0.02, inference=0.02, learning=0.02))
+    assert settings.are_kept()
+    torch.set_float32_matmul_precision("medium")
+    with pytest.raises(SettingsChanged):
+        found.strategy()
 
 
 def test_what_a_world_changes_while_it_is_built_is_restored() -> None:
