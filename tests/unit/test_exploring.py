@@ -7,10 +7,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from hts.config import PQL
+from hts.config import PQL, Mlp
+from hts.machine import Sizes
+from hts.memory.storage import Rows, Storage
+from hts.memory.versions import Version
 from hts.models.exploring import WARM_UP, Deterministic, Stochastic, Taught
-from hts.roles.explorer import deviations
+from hts.models.policy import Policy
+from hts.roles.explorer import Explorer, deviations
+from hts_envs.contract import Array, Box, Spaces
 from hts_envs.randomness import fold_rows, uniform
+from tests.fakes.runs import experiment
 
 ROWS, NUMBERS = 4000, 2
 
@@ -93,3 +99,48 @@ def test_exploration_is_mixed_over_replicas() -> None:
     mixed = deviations(PQL(noise_low=0.05, noise_high=0.8), 4)
     np.testing.assert_allclose(mixed, [0.05, 0.3, 0.55, 0.8], rtol=1e-6)
     assert deviations(PQL(noise_low=0.4, noise_high=0.4), 3).tolist() == [np.float32(0.4)] * 3
+
+
+def acted(rollout: int, rows: Rows) -> tuple[Storage, Array]:
+    """The rollout after an explorer has answered these rows, and what its policy alone would do.
+
+    Three replicas of four steps; the first five steps of each replica are random."""
+    algo = PQL(warm_up=5, noise_low=0.1, noise_high=0.9)
+    one = experiment(algo=algo, replicas=3, rollout=4, model=Mlp(hidden=()))
+    spaces = Spaces({"observation": Box((2,))}, Box((NUMBERS,), low=-1.0, high=1.0))
+    storage = Storage(Sizes.of(one, spaces), spaces)
+    draw = np.random.default_rng(0)
+    storage.arrays["frames.observation"][:] = draw.uniform(-1, 1, (3, 5, 1, 2))
+    storage.key[:] = draw.integers(0, 2**63, (3, 4))
+    storage.version = rollout
+    policy = Policy(one, spaces)
+    weight = draw.normal(0.0, 0.3, policy.size).astype(np.float32)
+    version = Version(rollout, torch.from_numpy(weight))
+    Explorer(algo, lambda: policy, 1, 3).act(storage, rows, version)
+    frames = storage.arrays["frames.observation"][:, :4, 0].astype(np.float64)
+    return storage, np.tanh(frames @ weight[:4].reshape(NUMBERS, 2).T + weight[4:])
+
+
+def test_every_replica_explores_with_its_own_noise() -> None:
+    """Mixed exploration: a = clip(tanh(head) + N(0, sigma_i)), with sigma 0.1, 0.5 and 0.9."""
+    rows = Rows(np.array([2, 0, 1, 1]), np.array([3, 1, 2, 1]))
+    storage, middle = acted(1, rows)
+    drawn = uniform(storage.key[rows.replicas, rows.steps], 2 * NUMBERS + 1)
+    normal = np.sqrt(-2.0 * np.log(1.0 - drawn[:, :2])) * np.cos(2.0 * np.pi * drawn[:, 2:4])
+    sigma = np.array([0.9, 0.1, 0.5, 0.5])[:, None]
+    expected = np.clip(middle[rows.replicas, rows.steps] + sigma * normal, -1.0, 1.0)
+    found = storage.action[rows.replicas, rows.steps, 0]
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_the_first_steps_of_a_run_are_random() -> None:
+    """Counted over rollouts: of four steps each, the fifth step is the second rollout's first."""
+    rows = Rows(np.array([1, 1, 2]), np.array([0, 1, 0]))
+    storage, _ = acted(1, rows)
+    drawn = 2.0 * uniform(storage.key[rows.replicas, rows.steps], 2 * NUMBERS + 1) - 1.0
+    found = storage.action[rows.replicas, rows.steps, 0]
+    np.testing.assert_allclose(found[[0, 2]], drawn[[0, 2], :2], rtol=1e-4, atol=1e-5)
+    assert np.abs(found[1] - drawn[1, :2]).max() > 0.01, "after that the policy acts"
+    first, _ = acted(0, Rows(np.array([0]), np.array([3])))
+    drawn = 2.0 * uniform(first.key[:1, 3], 2 * NUMBERS + 1) - 1.0
+    np.testing.assert_allclose(first.action[0, 3, 0], drawn[0, :2], rtol=1e-4, atol=1e-5)
