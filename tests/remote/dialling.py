@@ -22,6 +22,7 @@ from hts_envs import parse
 from tests.fakes.dialled import How
 
 _SECONDS_TO_TELL = 10.0
+_SECONDS_BETWEEN_LOOKS = 0.02
 
 
 class Simulator:
@@ -115,9 +116,25 @@ class Going:
         """Wait for more updates than can have been under way."""
         self.until(self.count + updates)
 
+    def sees(self, event: Callable[[], bool]) -> None:
+        """Wait until the event has happened."""
+        with self._moved:
+            while not event():
+                assert not self.over, "the run is over before its story is"
+                self._moved.wait(_SECONDS_BETWEEN_LOOKS)
+
     def kill(self, name: str, number: int = signal.SIGKILL) -> None:
-        (pid,) = [child.pid for child in self.run.children if child.name == name]
+        (pid,) = self._pids(name)
         os.kill(pid, number)
+
+    def replaces(self, name: str) -> None:
+        """Kill a process, and wait until another one has its name."""
+        killed = self._pids(name)
+        self.kill(name)
+        self.sees(lambda: bool(self._pids(name) - killed))
+
+    def _pids(self, name: str) -> set[int]:
+        return {child.pid for child in self.run.children if child.name == name}
 
 
 def told(
