@@ -103,6 +103,15 @@ def test_the_target_is_of_the_critic_that_expects_less() -> None:
     torch.testing.assert_close(found, expected)
 
 
+def test_of_critics_that_expect_the_same_the_first_is_the_target() -> None:
+    """Half at both ends, or all in the middle: the mean is 0 for both."""
+    far = -1e9
+    ends, middle = [0.0, far, far, far, 0.0], [far, far, 0.0, far, far]
+    said = torch.tensor([[ends, middle], [middle, ends]])
+    found = target_chances(said, torch.zeros(2), torch.ones(2), ATOMS)
+    torch.testing.assert_close(found, torch.softmax(torch.tensor([ends, middle]), -1))
+
+
 def test_the_loss_of_chances_is_a_cross_entropy() -> None:
     """Both critics, summed over rows: log 5 for each that believes in nothing."""
     target = torch.tensor([[0.0, 0.0, 1.0, 0.0, 0.0]])

@@ -19,7 +19,7 @@ from hts.learn.normalise import Moments, ObservationScale
 from hts.machine import ALIVE, SharedArray, Sizes, learnt_arrays, version_arrays
 from hts.memory import arena
 from hts.memory.arena import Arena
-from hts.memory.desk import Crew, Desk
+from hts.memory.desk import Bells, Crew, Desk
 from hts.memory.room import Room
 from hts.memory.versions import Published, Version
 from hts.runtime.shared import Blueprint, allocate
@@ -139,7 +139,48 @@ def test_every_block_has_one_executor_and_one_actor() -> None:
     assert [list(CREW.blocks_of(executor)) for executor in range(2)] == [[0, 1], [2]]
     assert [list(CREW.answered_by(actor)) for actor in range(2)] == [[0, 2], [1]]
     assert [CREW.actor_of(block) for block in range(3)] == [0, 1, 0]
+    assert [CREW.block_with(replica) for replica in range(6)] == [0, 0, 1, 2, 2, 2]
     assert CREW.replicas == 6
+
+
+def test_a_block_is_stepping_from_an_answer_to_its_next_question() -> None:
+    """Neither before the first answer, nor after the values behind the last step."""
+    one = desk()
+    assert one.stepping(range(3)) == []
+    one.ask(0, 0, 0)
+    one.ask(1, 0, STEPS - 1)
+    one.ask(2, 0, STEPS)
+    assert one.stepping(range(3)) == []
+    for block in range(3):
+        one.answer(block)
+    assert one.stepping(range(3)) == [0, 1]
+    one.ask(0, 0, 1)
+    assert one.stepping(range(3)) == [1]
+
+
+@pytest.mark.parametrize("rollouts", [1, 2, 7])
+def test_a_resumed_run_begins_behind_its_last_rollout(rollouts: int) -> None:
+    """Every block has had its last answer, every executor has filled its part, none is stepping."""
+    one = desk()
+    one.stand(rollouts)
+    assert [one.question(block) for block in range(3)] == [(rollouts - 1, STEPS)] * 3
+    assert one.pending(range(3)) == one.stepping(range(3)) == []
+    assert [one.is_complete(rollout) for rollout in (rollouts - 1, rollouts)] == [True, False]
+    one.ask(0, rollouts, 0)
+    assert one.pending(range(3)) == [0]
+
+
+def test_every_process_has_a_bell_and_all_are_rung_and_closed_at_once() -> None:
+    """Two executors, two actors, the learner and the process beside it."""
+    bells = Bells.of(CREW)
+    every = [*bells.executors, *bells.actors, bells.learner, bells.beside]
+    assert len({bell.fileno() for bell in every}) == 6
+    bells.ring_all()
+    assert [os.eventfd_read(bell.fileno()) for bell in every] == [1] * 6
+    bells.close()
+    for bell in every:
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(bell.fileno())
 
 
 @pytest.mark.parametrize("blocks", [(range(2), range(3, 4)), (range(2), range(1, 3))])
@@ -264,6 +305,23 @@ def test_memory_that_the_kernel_refuses_is_one_sentence() -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_memory_is_taken_when_the_run_begins() -> None:
+    """All but that of sparse arrays, also where one of those is the last; closing lets go of the
+    file, whatever still maps it."""
+    sparse = SharedArray("sparse", (4 * MIB,), "uint8", "all", "all", sparse=True)
+    made = Arena.create([*large(2), [sparse]])
+    descriptor = made._descriptor
+    taken = os.fstat(descriptor)
+    assert taken.st_size == 6 * MIB
+    assert 2 * MIB <= taken.st_blocks * 512 < 3 * MIB
+    arrays = [made.arrays(table) for table in (large(2)[0], [sparse])]
+    arrays[1]["sparse"][-1] = 7
+    made.close()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptor)
+    assert arrays[1]["sparse"][-1] == 7
 
 
 def kept_files() -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import lz4.block
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -99,6 +100,52 @@ def test_what_comes_next_stands_there_once() -> None:
     assert (at[:-1, :, 1] == at[1:, :, 0]).all()
     whole = (WINDOW + 1) * REPLICAS * np.prod(SHAPE)
     assert len(ring.copy([0])["images.sight"]) < whole / 10, "a plain picture is small"
+
+
+def noise(random: np.random.Generator, *lead: int) -> Array:
+    """Pictures that nothing makes smaller."""
+    return random.integers(0, 256, (*lead, *SHAPE), np.uint8)
+
+
+def all_images(ring: Ring, window: int) -> tuple[Array, Array]:
+    """What stands in a window, seen and behind: (steps, replicas, ...)."""
+    steps, replicas = (grid.ravel() for grid in np.indices((WINDOW, REPLICAS)))
+    places = Places(window * WINDOW + steps, replicas)
+    found = ring.transitions(places, (window + 1) * WINDOW, 1, 0.9, BOTH)
+    shape = (WINDOW, REPLICAS, *SHAPE)
+    return found.seen["sight"].reshape(shape), found.behind["sight"].reshape(shape)
+
+
+def test_a_window_of_noise_fills_its_room() -> None:
+    """No image is like another, none becomes smaller: there is a byte for each byte, and no more;
+    of those that are seen again in the next step, whatever others do, there is one."""
+    ring, (columns,), random = empty(), windows(0, 1), np.random.default_rng(0)
+    columns["seen.sight"] = noise(random, WINDOW, REPLICAS)
+    columns["behind.sight"] = noise(random, WINDOW, REPLICAS)
+    ring.write(0, columns)
+    size, count = int(np.prod(SHAPE)), 2 * WINDOW * REPLICAS
+    assert len(ring.copy([0])["images.sight"]) == count * size
+    assert ring.grows(1) == (WINDOWS - 1) * count * size
+    columns["behind.sight"][0, 1] = columns["seen.sight"][1, 1]
+    ring.write(0, columns)
+    assert len(ring.copy([0])["images.sight"]) == (count - 1) * size
+    seen, behind = all_images(ring, 0)
+    assert (seen == columns["seen.sight"]).all()
+    assert (behind == columns["behind.sight"]).all()
+
+
+def test_an_image_that_is_as_large_packed_as_plain_comes_out() -> None:
+    """Only its size tells whether it is packed, so of equal sizes it must be the plain one."""
+    random, size = np.random.default_rng(0), int(np.prod(SHAPE))
+    flat, plain = noise(random).reshape(-1), 0
+    while len(lz4.block.compress(flat, store_size=False)) != size:
+        plain += 1
+        flat[100 : 100 + plain] = 0
+        assert plain < 100, "some number of zeros saves what the frame around them takes"
+    ring, (columns,) = empty(), windows(0, 1)
+    columns["seen.sight"][:] = flat.reshape(SHAPE)
+    ring.write(0, columns)
+    assert (all_images(ring, 0)[0] == flat.reshape(SHAPE)).all()
 
 
 def test_memory_is_taken_by_what_is_written() -> None:

@@ -1,0 +1,84 @@
+"""The critical modules, and the fast tests that should notice a mistake in each.
+
+A name without a folder is a file of tests/unit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+Table = dict[str, tuple[str, ...]]
+
+TESTS: Table = {
+    "hts/config/check.py": ("check_config", "config", "fit"),
+    "hts/determinism/digest.py": ("divergence", "storage", "recorded"),
+    "hts/determinism/divergence.py": ("divergence", "again"),
+    "hts/determinism/invariance.py": ("invariance", "sparse"),
+    "hts/determinism/keys.py": ("keys", "randomness"),
+    "hts/determinism/numerics.py": ("numerics",),
+    "hts/determinism/strategy.py": ("invariance",),
+    "hts/learn/critics.py": ("critics", "paper_turns"),
+    "hts/learn/kept.py": ("gradient", "paper_turns", "learner"),
+    "hts/learn/losses.py": ("losses", "gradient"),
+    "hts/learn/normalise.py": ("normalise", "paper_turns"),
+    "hts/learn/optimisers.py": ("optimisers", "paper_turns"),
+    "hts/learn/returns.py": ("returns", "learner"),
+    "hts/memory/arena.py": ("desk", "images"),
+    "hts/memory/desk.py": ("desk", "executor"),
+    "hts/memory/doorbell.py": ("doorbell", "executor"),
+    "hts/memory/learnt.py": ("q_learner", "learner", "desk"),
+    "hts/memory/room.py": ("room", "desk"),
+    "hts/memory/storage.py": ("storage", "episode_ends", "learner"),
+    "hts/memory/versions.py": ("desk", "learner", "evaluator"),
+    "hts/models/critics.py": ("paper_turns", "critics", "q_learner"),
+    "hts/models/exploring.py": ("exploring", "paper_turns"),
+    "hts/remote/guard.py": ("tests/remote/test_keys.py",),
+    "hts/remote/seating.py": ("tests/remote/test_schedules.py", "tests/remote/test_steps.py"),
+    "hts/remote/wire.py": (
+        "tests/remote/test_protocol_bytes.py",
+        "tests/remote/test_steps.py",
+        "tests/remote/test_schedules.py",
+    ),
+    "hts/replay/images.py": ("images", "ring"),
+    "hts/replay/nstep.py": ("nstep", "paper_turns"),
+    "hts/replay/ring.py": ("ring", "images", "paper_turns"),
+    "hts/report/sealed.py": ("sealed", "case"),
+    "hts/report/statistics.py": ("statistics",),
+    "hts/roles/actor.py": ("storage", "invariance", "evaluator", "exploring", "episode_ends"),
+    "hts/roles/blocks.py": ("blocks", "executor", "storage", "progress"),
+    "hts/roles/evaluator.py": ("evaluator",),
+    "hts/roles/executor.py": ("executor", "blocks"),
+    "hts/roles/explorer.py": ("exploring", "q_learner"),
+    "hts/roles/gradient.py": ("gradient", "learner"),
+    "hts/roles/learner.py": ("learner", "gradient", "normalise"),
+    "hts/roles/local.py": ("executor", "blocks", "storage", "case"),
+    "hts/roles/p_learner.py": ("paper_turns", "q_learner"),
+    "hts/roles/pace.py": ("q_learner", "paper_turns"),
+    "hts/roles/q_learner.py": ("q_learner", "images"),
+    "hts/roles/rebuilding.py": ("executor", "blocks", "case"),
+    "hts/roles/replayed.py": ("paper_turns", "q_learner"),
+    "hts/roles/sharded.py": ("gradient", "learner", "paper_turns"),
+    "hts/roles/v_learner.py": ("paper_turns", "q_learner"),
+    "hts/runtime/supervise.py": ("supervise",),
+}
+
+
+def files_of(module: str, root: Path, table: Table) -> list[str]:
+    """The files of the module's tests that exist."""
+    names = [each if "/" in each else f"tests/unit/test_{each}.py" for each in table[module]]
+    return [name for name in names if (root / name).exists()]
+
+
+def named(typed: Sequence[str]) -> list[str]:
+    """The modules of the table that are meant: files, or all of a folder; none: all."""
+    if not typed:
+        return list(TESTS)
+    found = []
+    for each in typed:
+        path = each.strip("/")
+        chosen = [module for module in TESTS if module == path or module.startswith(f"{path}/")]
+        if not chosen:
+            raise LookupError(f"no tests are listed for {each}: see tools/mutating/modules.py")
+        found += [module for module in chosen if module not in found]
+    return found
