@@ -126,12 +126,35 @@ def test_a_window_of_noise_fills_its_room() -> None:
     size, count = int(np.prod(SHAPE)), 2 * WINDOW * REPLICAS
     assert len(ring.copy([0])["images.sight"]) == count * size
     assert ring.grows(1) == (WINDOWS - 1) * count * size
+    assert ring.grows(WINDOWS) == ring.grows(WINDOWS + 3) == 0, "all of it is written"
     columns["behind.sight"][0, 1] = columns["seen.sight"][1, 1]
     ring.write(0, columns)
     assert len(ring.copy([0])["images.sight"]) == (count - 1) * size
     seen, behind = all_images(ring, 0)
     assert (seen == columns["seen.sight"]).all()
     assert (behind == columns["behind.sight"]).all()
+
+
+def test_growth_is_told_by_the_latest_window() -> None:
+    """A plain one first, then noise: what is still to come is taken to be noise."""
+    ring, (plain, loud), random = empty(), windows(0, 2), np.random.default_rng(0)
+    for name in ("seen.sight", "behind.sight"):
+        plain[name], loud[name] = plain[name] * 0, noise(random, WINDOW, REPLICAS)
+    ring.write(0, plain)
+    ring.write(1, loud)
+    assert ring.grows(2) == 3 * 2 * WINDOW * REPLICAS * np.prod(SHAPE)
+    assert ring.names == ("sight", "a")
+
+
+def test_a_pasted_copy_writes_what_was_copied_and_no_more() -> None:
+    """Memory that images do not need is not even touched; and a copy without places, as a damaged
+    record may be, has no images."""
+    ring, other, (columns,) = empty(), empty(), windows(0, 1)
+    ring.write(0, columns)
+    other.paste([0], ring.copy([0]))
+    for name, array in ring.arrays.items():
+        np.testing.assert_array_equal(other.arrays[name], array, err_msg=name)
+    assert ring.form(1, {})["images.sight"] == ((0,), np.uint8)
 
 
 def test_an_image_that_is_as_large_packed_as_plain_comes_out() -> None:

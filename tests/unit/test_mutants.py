@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.house.sources import ROOT
+from tools.mutating import modules
 from tools.mutating.allowed import Allowed
-from tools.mutating.modules import TESTS, files_of, named
 from tools.mutating.operators import Mutant, mutants
 
 
@@ -150,8 +150,9 @@ def test_a_reason_belongs_to_a_text_and_not_to_a_line(tmp_path: Path) -> None:
 
 def test_the_table_names_what_is_there() -> None:
     """Every module and at least one of its tests; folders mean their modules."""
-    assert all((ROOT / module).is_file() for module in TESTS)
-    assert [module for module in TESTS if not files_of(module, ROOT, TESTS)] == []
-    assert named(["hts/replay/"]) == [m for m in TESTS if m.startswith("hts/replay/")]
+    table = modules.TESTS
+    assert all((ROOT / module).is_file() for module in table)
+    assert [module for module in table if not modules.tests_of(module, ROOT, table)] == []
+    assert modules.named(["hts/replay/"]) == [m for m in table if m.startswith("hts/replay/")]
     with pytest.raises(LookupError, match="no tests are listed for hts/cli"):
-        named(["hts/cli"])
+        modules.named(["hts/cli"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -73,6 +74,18 @@ def test_a_window_that_is_written_again_changes_nothing() -> None:
     before = {name: array.copy() for name, array in ring.arrays.items()}
     ring.write(5, numbered(5))
     assert all((before[name] == array).all() for name, array in ring.arrays.items())
+
+
+def test_a_span_is_as_long_as_it_has_steps() -> None:
+    """And never of a length below 0: before anything is written there is nothing to draw from."""
+    assert [len(Span(*ends)) for ends in ((2, 5), (3, 3), (0, 0), (4, 2))] == [3, 0, 0, 0]
+    with pytest.raises(AssertionError, match="something to draw from"):
+        Places.drawn(np.array([0.5]), Span(3, 3), REPLICAS)
+
+
+def test_it_says_which_fields_it_holds() -> None:
+    """By the names that observations have for them."""
+    assert empty().names == ("a",)
 
 
 def test_what_is_spared_is_not_drawn() -> None:

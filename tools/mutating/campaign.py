@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from .modules import Table, files_of
+from .modules import Table, tests_of
 from .operators import Mutant, mutants
 from .suite import Suite
 
@@ -100,7 +100,7 @@ def results(
     for module, some in chosen.items():
         if not some:
             continue
-        suite = Suite(copy, module, files_of(module, copy, table))
+        suite = Suite(copy, module, tests_of(module, copy, table))
         try:
             for mutant in some:
                 tests = suite.tests(mutant, choice.test_seconds)
