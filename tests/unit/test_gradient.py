@@ -13,6 +13,7 @@ from torch import Tensor
 
 from hts.config import A2C, PPO, Conv, Experiment, Mlp
 from hts.errors import RatioNotOne
+from hts.learn.kept import Kept
 from hts.machine import Sizes
 from hts.memory.storage import Storage
 from hts.memory.versions import Version
@@ -192,12 +193,26 @@ def test_a_learner_goes_on_from_what_was_kept(optimiser: Literal["rmsprop", "ada
     versions, storage = first_versions(one, spaces), noise(one, spaces)
     first, second = (Learner(one, Policy(one, spaces)) for _ in range(2))
     first.update(storage, *versions, 0)
-    fresh, _ = second.update(storage, *versions, 1)
+    fresh, _ = second.update(noise(one, spaces, seed=1), *versions, 0)
     second.kept.take(first.kept.arrays())
     expected, _ = first.update(storage, *versions, 1)
     made, _ = second.update(storage, *versions, 1)
     assert torch.equal(made.parameters, expected.parameters)
     assert not torch.equal(made.parameters, fresh.parameters)
+
+
+def test_what_is_kept_is_copied() -> None:
+    """Its place in memory is written to again, two updates later; and it begins as zeros."""
+    kept = Kept.fresh(asked(), 3, 2)
+    before = {name: array.copy() for name, array in kept.arrays().items()}
+    assert not any(array.any() for array in before.values())
+    assert before["reward.running"].shape == (8, 2)
+    arrays = {name: np.full_like(array, 7) for name, array in before.items()}
+    kept.take(arrays)
+    for array in arrays.values():
+        array[:] = 8
+    assert set(kept.arrays()) == set(before)
+    assert all((array == 7).all() for array in kept.arrays().values())
 
 
 @pytest.mark.parametrize("kind", ["lstm", "gru"])

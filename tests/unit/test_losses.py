@@ -156,6 +156,59 @@ def test_value_clipping(clip: float | None, value: float, loss: float) -> None:
     assert float(found.value) == pytest.approx(loss, rel=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("value", "target", "slope"),
+    [
+        (0.25, 3.0, -2.75),  # within 0.5
+        (1.0, 3.0, 0.0),  # beyond, and held at 0.5 it has the larger error: nothing to move
+        (1.0, -3.0, 4.0),  # beyond, and the value itself has the larger error
+        (1.0, 0.6, 0.4),
+        (1.0, 0.8, 0.0),
+        (1.0, 0.75, 0.125),  # both errors are equal: half of each slope, 0.25 and 0
+        (0.5, 3.0, -2.5),  # at the bound it may still move
+        (-0.5, -3.0, 2.5),
+    ],
+)
+def test_slopes_of_clipped_values(value: float, target: float, slope: float) -> None:
+    """Old value 0, clip 0.5, weight 1: literal numbers, which are those of torch's autograd."""
+    answer, learnt = one(1.0, 0.0, value)
+    learnt = dataclasses.replace(learnt, target=torch.tensor([target]))
+    config = PPO(value_clip=0.5, value_coefficient=1.0)
+    _, slopes = ppo_loss(config, Categorical(2), answer, learnt, 1)
+    assert float(slopes.value) == pytest.approx(slope, abs=1e-6)
+    leaf = torch.tensor(value, requires_grad=True)
+    errors = (leaf - target).square(), (leaf.clamp(-0.5, 0.5) - target).square()
+    (0.5 * torch.maximum(*errors)).backward()  # type: ignore[no-untyped-call]
+    assert leaf.grad is not None
+    assert float(leaf.grad) == pytest.approx(slope, abs=1e-6)
+
+
+def test_what_is_told_is_a_sum_over_all_rows_of_all_shards() -> None:
+    """Ratios 2, 1/2, 1 and 0: their kl is the sum of ratio - 1 - log(ratio), and only a ratio that
+    leaves the clip has left it."""
+    zero = torch.zeros(())
+
+    def losses(*log_ratios: float) -> Losses:
+        return Losses(zero + 1.0, zero + 2.0, zero + 3.0, torch.tensor(log_ratios))
+
+    shards = [losses(math.log(2.0), math.log(0.5)), losses(0.0, math.log(1.1))]
+    sums = dict(zip(TOLD, told(shards, 0.2).tolist(), strict=True))
+    kl = (1.0 - math.log(2.0)) + (-0.5 + math.log(2.0)) + (0.1 - math.log(1.1))
+    assert sums == pytest.approx(
+        {"policy_loss": 2.0, "value_loss": 4.0, "entropy": 6.0, "kl": kl, "clip_fraction": 2.0}
+    )
+    assert told(shards, None)[-1] == 0.0
+    assert told([losses(-math.inf)], 1.0)[-1] == 0.0, "|0 - 1| is the clip, and not beyond it"
+
+
+def test_a2c_tells_how_far_it_is_from_what_acted() -> None:
+    """The ratio of what the policy says now to what it said when it acted."""
+    for ratio in (0.5, 1.0, 1.5):
+        answer, learnt = one(ratio, 1.0)
+        losses, _ = a2c_loss(A2C(), Categorical(2), answer, learnt, 1)
+        assert float(losses.log_ratio.exp()) == pytest.approx(ratio, rel=1e-6)
+
+
 def quiet(count: int) -> Columns:
     """Rows with no advantage and right values: nothing but the entropy bonus is left."""
     zero = torch.zeros(count)

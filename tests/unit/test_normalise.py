@@ -41,6 +41,31 @@ def test_moments_of_large_numbers_keep_their_spread() -> None:
     assert found.deviation[0] == pytest.approx(1.0, rel=1e-6)
 
 
+def test_statistics_begin_as_zeros() -> None:
+    """Of observations and of returns; a number that never changed has the deviation 1e-4."""
+    beginnings = (
+        ObservationScale.of({"seen": (3,)}).moments["seen"],
+        RewardScale(np.zeros(1)).moments,
+    )
+    for moments in beginnings:
+        assert moments.count == 0
+        assert not moments.mean.any()
+        assert not moments.squares.any()
+    still = Moments(0.0, np.zeros(1), np.zeros(1)).with_rows(np.full((5, 1), 3.0))
+    assert still.mean[0] == 3.0
+    assert still.deviation[0] == pytest.approx(1e-4, rel=1e-12)
+
+
+def test_a_return_goes_on_into_the_next_rollout() -> None:
+    """Rewards 1, 2 and, after an end, 4 with gamma 1/2: returns 1, 2.5 and 4; their mean is 2.5."""
+    reward, ended = np.array([[[1.0], [2.0], [4.0]]]), np.array([[False, True, False]])
+    scale = RewardScale(np.zeros((1, 1))).with_rollout(reward, ended, 0.5)
+    assert scale.running.tolist() == [[4.0]]
+    assert (scale.moments.count, float(scale.moments.mean)) == (3.0, 2.5)
+    after = scale.with_rollout(reward, ended, 0.5)
+    assert (after.moments.count, float(after.moments.mean)) == (6.0, (7.5 + 3 + 3.5 + 4) / 6)
+
+
 def test_before_any_data_nothing_is_scaled() -> None:
     """The first versions see the world as it is."""
     seen = rollouts(1, 3)[0]

@@ -40,6 +40,14 @@ def test_steps_are_those_of_torch(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["adam", "rmsprop"])
+def test_a_step_is_written_where_the_last_one_was(name: str) -> None:
+    """Fresh memory would be half of its cost for a large network."""
+    optimiser, gradient = make_optimiser(name, 8, 1e-5), torch.ones(8)
+    first, second = (optimiser.step(gradient, 0.1) for _ in range(2))
+    assert first.data_ptr() == second.data_ptr()
+
+
+@pytest.mark.parametrize("name", ["adam", "rmsprop"])
 def test_what_never_had_a_gradient_costs_no_more(name: str) -> None:
     """Roots of zeros, and of what is left of squares in the end, are taken in the time of others:
     without care for them it is 3 and 15 times as much."""

@@ -7,6 +7,8 @@ scaled, the replay has been written around once, and episodes end in both ways i
 
 from __future__ import annotations
 
+import math
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ import pytest
 import torch
 
 from hts.config import PQL, Experiment, Mlp
+from hts.determinism.keys import Purpose, key
 from hts.learn.normalise import Moments, ObservationScale
 from hts.machine import Sizes, replay_arrays
 from hts.memory.versions import Version
@@ -181,13 +184,28 @@ def test_the_policy_learns_as_the_papers_say(case: Experiment) -> None:
     close(made["optimiser.mean"], adam.mean)
     temperature = np.exp(now[0]) if algo.policy == "sac" else 0.0
     close(made["told"], [loss, entropy, temperature, norm, count])
+    assert not learner._critics.gradient.any(), "critics are judges here"
+
+
+def initial_critic(one: Experiment, number: int) -> torch.Tensor:
+    """Orthogonal weights of gain sqrt(2), or 1 in the last layer, from the critic's own key."""
+    named = key(one.seed, Purpose.INITIALISATION, number, 1)
+    generator = torch.Generator().manual_seed(named >> 1)
+    outputs = 1 if slow.off_policy(one).critic == "twin" else slow.off_policy(one).atoms
+    widths, found = (slow.SEEN + slow.ACTIONS, slow.CRITIC_HIDDEN, outputs), []
+    for (inputs, width), gain in zip(pairwise(widths), (math.sqrt(2.0), 1.0), strict=True):
+        weight = torch.nn.init.orthogonal_(torch.empty(width, inputs), gain, generator)
+        found += [weight.reshape(-1), torch.zeros(width)]
+    return torch.cat(found)
 
 
 def test_target_critics_begin_as_the_critics(case: Experiment) -> None:
     """Two critics that differ from each other, and targets equal to them."""
     ring = filled_ring(case, np.random.default_rng(3))
+    expected = torch.cat([initial_critic(case, number) for number in range(2)])
     made = VLearner(case, lambda: Policy(case, SPACES), ring).arrays()
     first, second = np.split(made["critics"], 2)
     assert (first != second).any()
-    assert (made["target"] == made["critics"]).all()
+    np.testing.assert_array_equal(made["critics"], expected.numpy())
+    np.testing.assert_array_equal(made["target"], expected.numpy())
     assert not np.shares_memory(made["target"], made["critics"])

@@ -19,7 +19,11 @@ TESTS: Table = {
     "hts/determinism/numerics.py": ("numerics",),
     "hts/determinism/strategy.py": ("invariance",),
     "hts/learn/critics.py": ("critics", "paper_turns"),
-    "hts/learn/kept.py": ("gradient::test_a_learner_goes_on_from_what_was_kept", "paper_turns"),
+    "hts/learn/kept.py": (
+        "gradient::test_a_learner_goes_on_from_what_was_kept",
+        "gradient::test_what_is_kept_is_copied",
+        "paper_turns",
+    ),
     "hts/learn/losses.py": ("losses",),
     "hts/learn/normalise.py": ("normalise", "paper_turns"),
     "hts/learn/optimisers.py": ("optimisers", "paper_turns"),

@@ -63,7 +63,7 @@ NAMES = dict(_PAIRS) | {second: first for first, second in _PAIRS}
 UNCHANGED = {"abs", "clamp", "clip", "copy", "clone", "deepcopy", "reversed", "sorted", "sqrt"}
 """Functions, and methods, whose result may be mistaken for what they were given."""
 
-UNTOUCHED = {None, "default_factory", "metadata", "strict", "device", "non_blocking"}
+UNTOUCHED = {None, "default_factory", "metadata", "repr", "strict", "device", "non_blocking"}
 """Keywords that change nothing a test on a CPU could see: `zip(strict=True)` is an assertion."""
 
 
