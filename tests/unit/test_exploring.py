@@ -94,6 +94,41 @@ def test_a_soft_policy_says_how_likely_its_actions_are() -> None:
     assert (head.grad.abs().sum(0) > 0).all()
 
 
+def test_smoothed_targets_stay_within_bounds() -> None:
+    """Noise that would leave [-1, 1] is cut off there, on both sides."""
+    actions = Deterministic(NUMBERS)
+    for side in (-1.0, 1.0):
+        near = actions.smoothed(heads(actions) + side * 9.0, chances(0.7), 0.2, 0.5)
+        assert near.abs().max() == 1.0
+        assert (near - side).abs().max() <= 0.5 + 1e-6
+
+
+def test_a_soft_policy_explores_as_it_acts() -> None:
+    """Its own deviation is its exploration; its likeliest action is tanh of the mean."""
+    actions = Stochastic(NUMBERS)
+    head = torch.randn(ROWS, actions.size, generator=torch.Generator().manual_seed(0))
+    drawn, _ = actions.drawn(head, chances(0.7))
+    assert torch.equal(explored(actions, head, 0.7), drawn)
+    assert torch.equal(actions.likeliest(head), torch.tanh(head[:, :NUMBERS]))
+
+
+def test_actions_at_their_bounds_have_a_probability() -> None:
+    """tanh rounds to 1 from 9 on, whose inverse is infinite: taken for the float32 below it."""
+    actions = Stochastic(1)
+    found = actions.log_prob(torch.zeros(2, 2), torch.tensor([[-1.0], [1.0]]))
+    assert torch.isfinite(found).all()
+
+
+def test_three_numbers_have_three_means_deviations_and_draws() -> None:
+    """Uniforms in pairs: the first of a number's pair stands before all second ones."""
+    actions, draw = Stochastic(3), np.random.default_rng(0)
+    head, uniforms = draw.normal(size=(5, 6)), draw.random((5, 7))
+    normal = np.sqrt(-2.0 * np.log(1.0 - uniforms[:, :3])) * np.cos(2.0 * np.pi * uniforms[:, 3:6])
+    deviation = np.exp(-5.0 + 3.5 * (np.tanh(head[:, 3:]) + 1.0))
+    found, _ = actions.drawn(torch.tensor(head).float(), torch.tensor(uniforms).float())
+    np.testing.assert_allclose(found, np.tanh(head[:, :3] + deviation * normal), rtol=1e-4)
+
+
 def test_exploration_is_mixed_over_replicas() -> None:
     """Evenly from the smallest to the largest; one size for all where both are the same."""
     mixed = deviations(PQL(noise_low=0.05, noise_high=0.8), 4)

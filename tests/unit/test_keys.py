@@ -7,8 +7,9 @@ import itertools
 import numpy as np
 import pytest
 
-from hts.determinism.keys import Purpose, episode_seed, episode_seeds, key, keys
+from hts.determinism.keys import Purpose, episode_seed, episode_seeds, key, keys, stems
 from hts_envs.contract import SEED_LIMIT
+from hts_envs.randomness import extend
 
 
 def test_keys_are_these_literal_numbers() -> None:
@@ -70,6 +71,22 @@ def test_rows_are_the_single_keys(seed: int) -> None:
         episode_seed(seed, r, int(e), Purpose.EVALUATION)
         for r, e in zip(range(5), episodes, strict=True)
     ]
+
+
+def test_what_a_key_does_not_name_is_0() -> None:
+    """Replica, episode and step, of a single key and of rows; and rows may have seeds of their own,
+    or go on from what all steps of an episode begin with."""
+    purpose, numbers = Purpose.ACTION, np.arange(5)
+    assert keys(3, purpose).tolist() == [key(3, purpose)] == [key(3, purpose, 0, 0, 0)]
+    assert keys(3, purpose, numbers).tolist() == [key(3, purpose, n, 0, 0) for n in range(5)]
+    seeds = np.array([0, 7, 2**64 - 1], np.uint64)
+    assert keys(seeds, purpose).tolist() == [key(int(seed), purpose) for seed in seeds]
+    begun = stems(3, purpose, numbers, numbers + 1)
+    expected = [key(3, purpose, n, n + 1, n * 7) for n in range(5)]
+    assert extend(begun, numbers * 7).tolist() == expected
+    for seed in (-1, 2**64):
+        with pytest.raises(AssertionError, match="whole number"):
+            keys(seed, purpose)
 
 
 def test_training_and_evaluation_never_share_an_episode() -> None:

@@ -39,6 +39,13 @@ def test_steps_are_those_of_torch(name: str) -> None:
     torch.testing.assert_close(ours, theirs.detach(), rtol=1e-5, atol=1e-6)
 
 
+def test_a_tiny_gradient_is_not_divided_by_nothing() -> None:
+    """limit / (norm + 1e-6), as torch's own clipping has it: half, where both are 1e-6."""
+    gradient = torch.tensor([6e-7, -8e-7])
+    assert clip_norm(gradient, 1e-6).item() == pytest.approx(1e-6)
+    torch.testing.assert_close(gradient, torch.tensor([3e-7, -4e-7]), rtol=1e-5, atol=0.0)
+
+
 @pytest.mark.parametrize("name", ["adam", "rmsprop"])
 def test_a_step_is_written_where_the_last_one_was(name: str) -> None:
     """Fresh memory would be half of its cost for a large network."""

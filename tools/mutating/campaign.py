@@ -21,6 +21,8 @@ PACKAGES = {"hts_envs": "envs", "hts_configs": "configs"}
 
 UNCOPIED = shutil.ignore_patterns(".git", ".venv", ".cache", "__pycache__", "runs", "*.egg-info")
 
+MODULES_OF_A_SAMPLE = 2
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -32,11 +34,14 @@ class Choice:
     test_seconds: float = 3.0
 
     def of(self, modules: Sequence[str], root: Path) -> dict[str, list[Mutant]]:
-        """The mutants of each module, or a sample of them all."""
+        """The mutants of each module; or a sample, of few modules, for each costs seconds."""
+        draw = random.Random(self.seed)
+        if self.sample is not None:
+            modules = draw.sample(modules, min(len(modules), MODULES_OF_A_SAMPLE))
         texts = [(module, (root / module).read_text()) for module in modules]
         every = [(module, mutant) for module, text in texts for mutant in mutants(text)]
-        if self.sample is not None and self.sample < len(every):
-            every = random.Random(self.seed).sample(every, self.sample)
+        if self.sample is not None:
+            every = draw.sample(every, min(len(every), self.sample))
         return {module: [each for name, each in every if name == module] for module in modules}
 
 
