@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from hts.bench.session import Asked
 
 DESCRIPTION = """\
-Measure what a step, an answer and an update cost, say how fast this machine could
-be at best, then train for some seconds and say how much of that was reached.
-Takes what hts-train takes; --executors, --actors, --learners, --schedule and
---rollout take lists, and every combination is run.
+Measure what a step, an answer and an update cost, say how fast this machine
+could be at best, then train for some seconds and say how much of that was
+reached. Takes what hts-train takes; --executors, --actors, --learners,
+--schedule and --rollout take lists, and every combination is run.
 """
 
 EPILOG = """\

@@ -42,20 +42,20 @@ examples:
   hts-check 'gfootball:3v1?agents=3' --seconds 60
   hts-check --list             which families of environments can be used here
   hts-check --list gfootball   the environments of one family, and their options
-  hts-check --replay runs/NAME/failures/raises-replica3-rollout7-step2.safetensors
+  hts-check --replay runs/A/failures/raises-replica3-rollout7-step2.safetensors
 
 keys of --json:
   format       1; a key is never renamed within a format
   environment  the name with every option spelled out
   seed, seconds, sound
-  world        agents, batched, replicas, observation, observation_bytes, action,
-               traits, description
+  world        agents, batched, replicas, observation, observation_bytes,
+               action, traits, description
   findings     a list of level (ok, note, warning, error), check, text, detail
   profile      step, reset: count, mean, p50, p99, worst, deviation, variance,
                in seconds; steps_per_second, cores_busy, waiting_share,
                interrupted_share,
                reset_share, episode_length_mean, memory_of_replica_bytes
-  suggestion   executors, replicas (of each executor), rollout, each also with _why
+  suggestion   executors, replicas (of each executor), rollout, each with _why
 
 and with --replay:
   format       1

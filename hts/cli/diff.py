@@ -30,7 +30,8 @@ examples:
   hts-diff --quick A B                the records alone
   hts-diff --layout serial A B        run again in one process each
 
-exit code: 0 equal as far as both go, 1 different, 2 wrong usage or a damaged record
+exit code: 0 equal as far as both go, 1 different, 2 wrong usage or a damaged
+           record
 """
 
 _REASONS = (

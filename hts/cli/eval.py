@@ -40,25 +40,26 @@ examples:
   hts-eval runs --target 0.8 --at 3600
 
 final metric           mean over the episodes of the last ten policies (10 each)
-final time metric      the same of the last ten that there were after --at seconds
+final time metric      the same of the last ten there were after --at seconds
 required time metric   when the mean over the latest 100 evaluation episodes in
                        eval.jsonl reached --target
 
-Scores where the world has them, otherwise returns. Over several runs that differ
-only in their seeds: mean, and the interval in which it lies with 95 %, resampled
-over seeds (of one run: over episodes); so for the required time, where all of
-them reached the target. For Atari also human-normalised, over games; intervals
-there are resampled over the seeds of each game.
+Scores where the world has them, otherwise returns. Over several runs that
+differ only in their seeds: mean, and the interval in which it lies with 95 %,
+resampled over seeds (of one run: over episodes); so for the required time,
+where all of them reached the target. For Atari also human-normalised, over
+games; intervals there are resampled over the seeds of each game.
 
 keys of --json:
   format   1; a key is never renamed within a format
   runs     a list of run, seed, environment, policies (the lines of eval.jsonl),
            counts (scores or returns), mean, low, high, required (update, steps,
            seconds; null: not reached), human_normalised
-  seeds    a list of label, seeds, mean, low, high, required_seconds (null: not all
-           reached it), required_low, required_high, required_reached (seeds)
-  atari    median, interquartile_mean, optimality_gap, intervals (low and high by
-           these names; null: one run of each game); null: no Atari
+  seeds    a list of label, seeds, mean, low, high, required_seconds (null:
+           not all reached it), required_low, required_high, required_reached
+           (seeds)
+  atari    median, interquartile_mean, optimality_gap, intervals (low and high
+           by these names; null: one run of each game); null: no Atari
   video    file, update, episode, frames, fingerprint; null: none
 
 exit code: 0 done, 1 failed, 2 wrong usage or a damaged record, 130 interrupted

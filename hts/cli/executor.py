@@ -33,8 +33,9 @@ examples:
   hts-train --algo ppo --env gfootball:3v1 --listen tcp://127.0.0.1:5555
   hts-executor --env gfootball:3v1 --connect tcp://127.0.0.1:5555
 
-It may be started before the run, and stays when the run goes away and comes back;
-when it is ended, or dies, others go on in its place, or the run waits for the next.
+It may be started before the run, and stays when the run goes away and comes
+back; when it is ended, or dies, others go on in its place, or the run waits for
+the next.
 
 exit code: 0 the run is over, 1 something failed, 2 wrong usage, or the run has
 other spaces, 130 interrupted

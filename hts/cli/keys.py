@@ -23,7 +23,8 @@ examples:
   hts-train ... --listen tcp://10.0.0.5:5555 --set keys=keys
   rm keys/clients/lab-1.key           it cannot dial in again
 
-exit code: 0 made, 1 they could not be written, 2 wrong usage, or something is there already
+exit code: 0 made, 1 they could not be written, 2 wrong usage, or something is
+           there already
 """
 
 

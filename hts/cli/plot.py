@@ -40,14 +40,16 @@ A directory of runs stands for the runs in it. A run that is still going on is
 drawn as far as it has come. An option that a picture has no use for is refused.
 
 --throughput   steps/s over replicas, a line for each schedule
---speedup      steps/s of schedule hts over those of sync and hts_barrier, over the
-               variance of a step in ms2: of sleeper: worlds with several shapes
+--speedup      steps/s of schedule hts over those of sync and hts_barrier, over
+               the variance of a step in ms2, of sleeper: worlds with several
+               shapes
 
 keys of --json:
   format   1; a key is never renamed within a format
   x, y     what was drawn
   curves   a list of label, seeds, runs, x, mean, low, high (null: one seed)
-  lines    with --throughput, --speedup: a list of label, seeds, x, mean, low, high
+  lines    with --throughput, --speedup: a list of label, seeds, x, mean, low,
+           high
   waiting  with --waiting: a list of role, x, and its shares by what it did
 
 exit code: 0 done, 1 rows of a table differ that must be equal, 2 wrong usage

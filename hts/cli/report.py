@@ -17,8 +17,8 @@ from hts.report.recorded import read
 DESCRIPTION = """\
 Write one HTML file that shows a run: its experiment, curves, evaluation, time,
 what happened, its digest and the command that runs it again. The file needs
-nothing else: no network, no scripts. A run that is still going on is shown as far
-as it has come.
+nothing else: no network, no scripts. A run that is still going on is shown as
+far as it has come.
 """
 
 EPILOG = """\

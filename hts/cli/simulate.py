@@ -24,8 +24,8 @@ DESCRIPTION = """\
 Predict steps per second for numbers of replicas and lengths of rollout that are
 not there, from the step times that hts-check measured: under each schedule, and
 under a fully asynchronous one, in which nobody waits and no version is known.
-Then say what to choose. Every replica steps beside the others, in an executor or
-a thread of its own; the cores limit what computes. Nothing is run.
+Then say what to choose. Every replica steps beside the others, in an executor
+or a thread of its own; the cores limit what computes. Nothing is run.
 """
 
 EPILOG = """\
@@ -34,7 +34,7 @@ examples:
   hts-simulate football.json --cores 64 --learning 0.4 --out football.png
   hts-check python:my_sim:make --json | hts-simulate -
   hts-simulate --mean 5 --deviation 5       a simulator that was not measured
-  hts-simulate --claims                     formulas of the HTS-RL paper, simulated
+  hts-simulate --claims                     the paper's formulas, simulated
 
 keys of --json:
   format       1; a key is never renamed within a format

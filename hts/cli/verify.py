@@ -32,31 +32,34 @@ if TYPE_CHECKING:
     from hts.runtime.verify import Outcome
 
 DESCRIPTION = """\
-Run the first updates of one experiment on many machine layouts, and compare their
-digests with the serial runner's and with another seed's. Takes what hts-train
-takes; --executors, --actors, --learners, --stepping and --schedule take lists,
-and every combination is run (1,2 executors with 0,1 actors and 1,2 learners, as
-far as the experiment allows, where nothing is said).
+Run the first updates of one experiment on many machine layouts, and compare
+their digests with the serial runner's and with another seed's. Takes what
+hts-train takes; --executors, --actors, --learners, --stepping and --schedule
+take lists, and every combination is run (1,2 executors with 0,1 actors and 1,2
+learners, as far as the experiment allows, where nothing is said).
 
-With --kill, that many processes of every run are killed (SIGKILL) while it works:
-executors, actors or the learner, at moments that follow from the seed. With
---interrupt, every run is stopped that many times, written to a checkpoint, and
-goes on from it on the next layout of the list. No digest may show any of it.
+With --kill, that many processes of every run are killed (SIGKILL) while it
+works: executors, actors or the learner, at moments that follow from the seed.
+With --interrupt, every run is stopped that many times, written to a checkpoint,
+and goes on from it on the next layout of the list. No digest may show any of
+it.
 
-With --listen, the simulators of every layout dial in, such as those of hts-executor
---stay, and the serial runner's are built here. Nobody here can build those of
-remote:; then the first layout is what the others are compared with.
+With --listen, the simulators of every layout dial in, such as those of
+hts-executor --stay, and the serial runner's are built here. Nobody here can
+build those of remote:; then the first layout is what the others are compared
+with.
 """
 
 EPILOG = """\
 examples:
   hts-verify --env gfootball:3v1 --updates 2
-  hts-verify --config smoke --executors 1,2,4 --actors 0,1,4 --schedule hts,hts_barrier
+  hts-verify --config smoke --executors 1,2 --actors 0,1,4 --schedule hts,sync
   hts-verify --config smoke --set shards=2 --learners 1,2 --jitter 5 --load
   hts-verify --config smoke --kill 3 --interrupt 2
   hts-verify --config smoke --listen tcp://127.0.0.1:5555 --kill 2
 
-exit code: 0 all layouts agree and another seed does not, 1 otherwise, 2 wrong usage
+exit code: 0 all layouts agree and another seed does not, 1 otherwise,
+           2 wrong usage
 """
 
 AXES = ("executors", "actors", "learners", "stepping")

@@ -8,6 +8,7 @@ scaled, the replay has been written around once, and episodes end in both ways i
 from __future__ import annotations
 
 import math
+import threading
 from itertools import pairwise
 from typing import Any
 
@@ -38,6 +39,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "ddpg": {},
     "td3": {"smoothing": 0.6, "smoothing_clip": 0.3},
     "sac": {"policy": "sac"},
+    "sac, to which smoothing means nothing": {"policy": "sac", "smoothing": 0.6},
     "sac with a target entropy": {"policy": "sac", "target_entropy": 1.5},
     "distributional": {"critic": "categorical", "atoms": 5, "value_low": -1.0, "value_high": 2.0},
     "distributional sac": {"critic": "categorical", "atoms": 5, "policy": "sac"},
@@ -209,3 +211,22 @@ def test_target_critics_begin_as_the_critics(case: Experiment) -> None:
     np.testing.assert_array_equal(made["critics"], expected.numpy())
     np.testing.assert_array_equal(made["target"], expected.numpy())
     assert not np.shares_memory(made["target"], made["critics"])
+
+
+def test_threads_of_the_critics_change_no_bit_and_end(case: Experiment) -> None:
+    """Two shards by one thread, or by two of them."""
+    made = []
+    for workers in (1, 2):
+        draw = np.random.default_rng(4)
+        ring = filled_ring(case, draw)
+        learner = VLearner(case, lambda: Policy(case, SPACES), ring, workers)
+        learner.learn(TURN, ring.span(TURN + 1), a_version(Policy(case, SPACES), draw))
+        assert learner_threads() == workers - 1
+        learner.close()
+        assert learner_threads() == 0
+        made.append(learner.arrays()["critics"].tobytes())
+    assert made[0] == made[1]
+
+
+def learner_threads() -> int:
+    return sum(thread.name.startswith("learner") for thread in threading.enumerate())
