@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from hts import signals
 from hts.cli import shell
 from hts.config import Experiment
-from hts.config.records import Count
+from hts.config.extended import Count
 from hts.determinism import numerics
 from hts.errors import WrongUsage
 from hts.report import evaluations, judgement, policies, statistics, video

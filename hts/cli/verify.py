@@ -17,7 +17,7 @@ from hts import signals
 from hts.cli import shell, train
 from hts.config import Config, Experiment, Given, Machine, Resolved
 from hts.config.check import check
-from hts.config.records import Count
+from hts.config.extended import Count
 from hts.determinism import numerics
 from hts.errors import BadConfig, RoleFailed, WrongUsage
 from hts.report.start import Start
@@ -126,9 +126,7 @@ def _verify(typed: argparse.Namespace) -> int:
         return _compare(settings, updates)
 
 
-def _asked(
-    typed: argparse.Namespace, start: Start | None
-) -> tuple[Resolved, dict[str, list[Any]]]:
+def _asked(typed: argparse.Namespace, start: Start | None) -> tuple[Resolved, dict[str, list[Any]]]:
     """The configuration without what varies, and the values of what does; all problems at once."""
     axes, problems = _axes(typed)
     barriers = _barriers(typed, problems)

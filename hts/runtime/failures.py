@@ -45,8 +45,9 @@ class Failures:
         block = self._crew.block_with(failure.replica)
         row = failure.replica - self._crew.blocks[block].start
         path = self.write(block, Failure(Kind.RAISES, failure.what), row)
-        cause, place = failure.what.rstrip().splitlines()[-1], self._place(block, failure.replica)
-        short = cause if cause.startswith(f"replica {failure.replica},") else f"{place}: {cause}"
+        short = failure.what.rstrip().splitlines()[-1]
+        if failure.rebuilding is None and not short.startswith(f"replica {failure.replica},"):
+            short = f"{self._place(block, failure.replica)}: {short}"
         named = RoleFailed(
             failure.role, failure.what, failure.replica, failure.rebuilding, short=short
         )

@@ -7,16 +7,12 @@ import os
 import time
 import traceback
 from collections.abc import Iterable, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from hts.config import PQL, Config, Experiment, Machine, Resolved
 from hts.config.lineage import ends, identities, identity_at
 from hts.errors import RoleFailed, WorldFailed, WrongUsage
-from hts.models.fit import FOR_IMAGES, with_model
-from hts.remote.port import Port
-from hts.report import logs
 from hts.report.checkpoints import Checkpoints
 from hts.report.progress import Progress
 from hts.report.resume import Resumed
@@ -25,19 +21,17 @@ from hts.report.say import explain, mention, say
 from hts.report.sealed import Sealed
 from hts.report.shown import How
 from hts.report.start import Start, load_start
-from hts.runtime.assemble import Plan, Updated, plan, shortage
-from hts.runtime.devices import device_of
+from hts.runtime.assemble import Plan, Updated
 from hts.runtime.evaluation import Evaluation, evaluation, kept, why_none
-from hts.runtime.layout import Layout, Measure, auto
+from hts.runtime.layout import Layout
 from hts.runtime.moving import MovingRun
 from hts.runtime.parallel import ParallelRun
-from hts.runtime.preview import Look, Preview
+from hts.runtime.preparation import prepared
 from hts.runtime.serial import SerialRun
 from hts.runtime.standing import Standing
 from hts.runtime.telling import Telling
 from hts.runtime.vitals import Crewed
 from hts.signals import undisturbed
-from hts_envs.contract import Spaces
 from hts_envs.registry import parse
 
 Run: TypeAlias = SerialRun | ParallelRun | MovingRun
@@ -55,7 +49,7 @@ def train(
     if run_dir is not None and os.path.exists(run_dir):
         resume = f" or use --resume {run_dir}" if (run_dir / "manifest.json").exists() else ""
         raise WrongUsage(f"--run-dir {run_dir} already exists; choose another{resume}")
-    resolved, found, layout = _prepared(resolved, start)
+    resolved, found, layout = prepared(resolved, start)
     record = RunDirectory.new(run_dir or default_path(config))
     with record.begun():
         if start is not None:
@@ -73,7 +67,7 @@ def go_on(resumed: Resumed, how: How = "live") -> int:
         _say(f"{run.path}: this run is done: digest {run.result.get('digest')}")
         return _evaluate_rest(run.path, config, how)
     start = load_start(run.path, config.experiment)
-    _, found, layout = _prepared(resumed.resolved, start)
+    _, found, layout = prepared(resumed.resolved, start)
     held = resumed.held
     begin = None if held is None else Standing(behind, held.facts["chain"], held.arrays)
     record = RunDirectory.again(run.path)
@@ -103,52 +97,6 @@ def _completed(training: _Training, how: How) -> int:
         return training.run(how)
     finally:
         training.close()
-
-
-def _prepared(resolved: Resolved, start: Start | None) -> tuple[Resolved, Plan, Layout]:
-    """The configuration with all that follows from the environment, the plan of the run, and the
-    machine that is chosen for it."""
-    config = resolved.config
-    logs.check(config.machine.log or ())
-    machine, spaces = dialled_in(config)
-    if spaces is not None:
-        return _planned(resolved, machine, Look(spaces), None, start)
-    experiment = config.experiment
-    with Preview(experiment.env, experiment.seed, experiment.replicas) as preview:
-        return _planned(resolved, machine, preview.look(), preview.step_costs, start)
-
-
-def _planned(
-    resolved: Resolved,
-    machine: Machine,
-    look: Look,
-    measure: Measure | None,
-    start: Start | None,
-) -> tuple[Resolved, Plan, Layout]:
-    seen = with_model(resolved, look.spaces)
-    experiment, device = seen.config.experiment, device_of(machine)
-    if seen is not resolved:
-        _mention(f"model: {experiment.model.name}, {FOR_IMAGES}")
-    spec = parse(experiment.env)
-    found = plan(experiment, spec, device, machine.jitter, look, start=start)
-    return seen, found, auto(found, spec, machine, measure)
-
-
-def dialled_in(config: Config) -> tuple[Machine, Spaces | None]:
-    """The machine with the port that simulators dial in at, and what the first one says, where
-    nobody here can build one."""
-    machine = config.machine
-    if machine.listen is None:
-        return machine, None
-    from hts.remote.listening import fixed
-    from hts.remote.meet import meet
-
-    port = fixed(Port.checked(machine.listen, machine.keys))
-    machine = dataclasses.replace(machine, listen=port.address)
-    if parse(config.experiment.env).family.name != "remote":
-        _mention(f"simulators dial in at {port.address}")
-        return machine, None
-    return machine, meet(port, _say, partial(shortage, config.experiment))
 
 
 class _Training:

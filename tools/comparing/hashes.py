@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import hashlib
 import json
 import os
@@ -62,11 +61,11 @@ def hashes(tree: Tree, variant: Variant, layout: Sequence[str]) -> Hashes:
         return Hashes(tuple((link["rollout"], link["parameters"]) for link in links))
 
 
-def cached(tree: Tree, variant: Variant, layout: Sequence[str]) -> Hashes:
-    """Return the hashes of a commit from the cache, where they were computed here before."""
+def cached(tree: Tree, variant: Variant, layout: Sequence[str], machine: str) -> Hashes:
+    """Return the hashes of a commit from the cache, where this machine has computed them before."""
     if tree.commit is None:
         return hashes(tree, variant, layout)
-    named = json.dumps([tree.commit, variant.arguments, layout, PLAIN, _machine()])
+    named = json.dumps([tree.commit, variant.arguments, layout, PLAIN, machine])
     place = _cache() / f"{hashlib.sha256(named.encode()).hexdigest()[:32]}.json"
     if place.exists():
         stored = json.loads(place.read_text(encoding="utf-8"))
@@ -101,8 +100,7 @@ def _cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "hts", "same-digests")
 
 
-@functools.cache
-def _machine() -> str:
+def describe_machine() -> str:
     """Describe what bits depend on besides the code: builds and the processor."""
     from hts.determinism import numerics
 
