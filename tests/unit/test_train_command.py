@@ -37,6 +37,7 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert said.returncode == 0, said.stderr
     assert "hts-train: done: digest" in said.stderr
     assert "Traceback" not in said.stderr
+    assert "inference:" not in said.stderr, "a detail, which --verbose shows"
     return path
 
 
@@ -56,8 +57,10 @@ def test_a_run_says_how_its_world_is_played(tmp_path: Path) -> None:
     and what is changed in it."""
     world = ("--algo", "a2c", "--env", "atari:Breakout?preset=cleanba&skip=3&noops=7")
     small = ("--set", "replicas=2", "--set", "rollout=4", "--steps", "8", "--evaluate", "0")
-    said = train(*world, *small, *SERIAL, "--run-dir", str(tmp_path / "run"))
+    said = train(*world, *small, *SERIAL, "--verbose", "--run-dir", str(tmp_path / "run"))
     assert said.returncode == 0, said.stderr
+    (detail,) = [line for line in said.stderr.splitlines() if "inference:" in line]
+    assert detail.endswith("(exact reproducibility)")
     (line,) = [line for line in said.stderr.splitlines() if "world:" in line]
     assert "3 frames a step (emulator 1 x world 3)" in line
     assert "sticky actions 0.25, 1 to 7 no-ops at the start" in line
