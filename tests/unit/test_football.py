@@ -100,12 +100,12 @@ def test_bad_names() -> None:
 @pytest.mark.parametrize(
     ("query", "words"),
     [
-        ("agents=5", "agents must be at most 4, got 5"),
-        ("agents=0", "agents must be at least 1, got 0"),
-        ("right_agents=3", "right_agents must be at most 2, got 3"),
-        ("representation=smm", "must be one of extracted, simple115v2, pixels, raw"),
-        ("rewards=checkpoints", "must be one of scoring, scoring,checkpoints"),
-        ("clock=stops", "must be one of ends, truncates"),
+        ("agents=5", "agents must be a whole number from 1 to 4, not 5"),
+        ("agents=0", "agents must be a whole number from 1 to 4, not 0"),
+        ("right_agents=3", "right_agents must be a whole number from 0 to 2, not 3"),
+        ("representation=smm", "must be extracted, simple115v2, pixels or raw, not 'smm'"),
+        ("rewards=checkpoints", "must be scoring or scoring,checkpoints, not"),
+        ("clock=stops", "must be ends or truncates, not 'stops'"),
         ("agent=2", "did you mean 'agents'"),
         ("representation=pixels&right_agents=1", "right_agents must be 0 with it"),
     ],

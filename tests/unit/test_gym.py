@@ -105,7 +105,7 @@ def test_an_option_reaches_the_environment() -> None:
     ("typed", "sentence"),
     [
         ("gym:CartPole-v1?suton_barto=1", "did you mean 'sutton_barto_reward'"),
-        ("gym:CartPole-v1?max_episode_steps=0", "must be at least 1"),
+        ("gym:CartPole-v1?max_episode_steps=0", "must be none or a whole number from 1, not 0"),
         ("gym:CartPole-v1?render_mode=human", "has no option 'render_mode'"),
         ("gym:Pendulum-v1?g=heavy", "must be a number"),
     ],
