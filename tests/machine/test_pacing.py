@@ -73,7 +73,7 @@ def test_slow_steps_leave_time_for_more_updates() -> None:
     ("also", "said"),
     [
         (("experiment.schedule", "sync"), "learners take turns with executors"),
-        (("machine.serial", "true"), "nothing is done at once in one process"),
+        (("machine.serial", "true"), "one process has no clock to pace learners"),
     ],
 )
 def test_it_is_refused_where_nothing_is_done_at_once(also: tuple[str, str], said: str) -> None:
