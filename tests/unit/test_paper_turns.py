@@ -189,6 +189,19 @@ def test_the_policy_learns_as_the_papers_say(case: Experiment) -> None:
     assert not learner._critics.gradient.any(), "critics are judges here"
 
 
+def test_what_a_policys_learner_tells_is_kept(case: Experiment) -> None:
+    """A successor tells the same until it has learnt something itself; the array is copied."""
+    draw = np.random.default_rng(5)
+    ring = filled_ring(case, draw)
+    learner = PLearner(case, lambda: Policy(case, SPACES), ring)
+    newest, told = a_version(Policy(case, SPACES), draw), np.arange(5.0)
+    learner.take({"told": told, **past(len(newest.parameters), draw)})
+    told[:] = 7.0
+    learner.learn(TURN, ring.span(0), newest, np.zeros(Critics(case, SPACES).size, np.float32))
+    assert learner.arrays()["told"].tolist() == [0.0, 1.0, 2.0, 3.0, 4.0]
+    np.testing.assert_array_equal(learner.arrays()["parameters"], newest.parameters.numpy())
+
+
 def initial_critic(one: Experiment, number: int) -> torch.Tensor:
     """Orthogonal weights of gain sqrt(2), or 1 in the last layer, from the critic's own key."""
     named = key(one.seed, Purpose.INITIALISATION, number, 1)

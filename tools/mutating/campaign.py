@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 
 from .modules import Table, tests_of
 from .operators import Mutant, mutants
-from .suite import Suite
+from .suite import CannotRun, Suite
 
 PACKAGES = {"hts_envs": "envs", "hts_configs": "configs"}
 """Packages whose folder has another name."""
@@ -100,12 +100,16 @@ def calm() -> None:
 
 def results(
     copy: Path, chosen: dict[str, list[Mutant]], choice: Choice, table: Table
-) -> Iterator[Result]:
-    """Try mutants, module by module."""
+) -> Iterator[Result | CannotRun]:
+    """Try mutants, module by module; a module whose tests cannot be run is passed over."""
     for module, some in chosen.items():
         if not some:
             continue
-        suite = Suite(copy, module, tests_of(module, copy, table))
+        try:
+            suite = Suite(copy, module, tests_of(module, copy, table))
+        except CannotRun as error:
+            yield error
+            continue
         try:
             for mutant in some:
                 tests = suite.tests(mutant, choice.test_seconds)

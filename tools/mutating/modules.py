@@ -30,7 +30,7 @@ TESTS: Table = {
     "hts/learn/returns.py": ("returns", "learner"),
     "hts/memory/arena.py": ("desk", "images"),
     "hts/memory/desk.py": ("desk", "executor"),
-    "hts/memory/doorbell.py": ("doorbell", "executor"),
+    "hts/memory/doorbell.py": ("doorbell", "desk"),
     "hts/memory/learnt.py": ("q_learner", "learner", "desk"),
     "hts/memory/room.py": ("room", "desk"),
     "hts/memory/storage.py": ("storage", "episode_ends", "learner"),

@@ -27,13 +27,17 @@ from .children import fork, wait
 from .operators import Mutant
 
 KILLED, SURVIVED, UNPATCHED = 1, 0, 2
-SURVEY_SECONDS = 600.0
+SURVEY_SECONDS = 1800.0
 IDLE_SECONDS = 20.0
 """Tests that take longer wait for something: they are never fast."""
 
 OPTIONS = ["--noconftest", "-p", "no:cacheprovider", "-x", "--assert=plain", "--tb=native"]
 OPTIONS += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # plugins are imported before
 """tests/conftest.py starts a process and looks for what remains of others: too slow here."""
+
+
+class CannotRun(Exception):
+    """The tests of a module end before they can be asked anything."""
 
 
 class Trial:
@@ -223,7 +227,8 @@ class Suite:
         theirs.close()
         found = self._ask(None)
         if found is None:
-            raise RuntimeError(f"the tests of {module} cannot be run: {' '.join(files)}")
+            self.close()
+            raise CannotRun(f"the tests of {module} cannot be run: {' '.join(files)}")
         self.seconds: dict[str, float] = found["seconds"]
         self._contexts = {int(line): set(names) for line, names in found["lines"].items()}
 
@@ -250,7 +255,7 @@ class Suite:
         The limit is one of processor time, which a busy machine does not change; `seconds` are for
         tests that wait for what never comes.
         """
-        cpu = 3 + math.ceil(5.0 * sum(self.seconds[name] for name in chosen))
+        cpu = 1 + math.ceil(5.0 * sum(self.seconds[name] for name in chosen))
         original, times = self.path.read_text(), self.path.stat()
         self.path.write_text(mutant.text)  # for processes that tests start
         try:
