@@ -85,7 +85,7 @@ def off_policy(experiment: Experiment) -> PQL:
 
 
 def network(vector: Array, inputs: Array, hidden: int) -> Array:
-    """One hidden layer of tanh; the vector holds W1, b1, W2, b2."""
+    """Compute one hidden layer of tanh; the vector holds W1, b1, W2, b2."""
     width = inputs.shape[1]
     outputs = (len(vector) - hidden * (width + 1)) // (hidden + 1)
     ends = np.cumsum([hidden * width, hidden, outputs * hidden])
@@ -95,24 +95,24 @@ def network(vector: Array, inputs: Array, hidden: int) -> Array:
 
 
 def critics(vector: Array, seen: Array, action: Array) -> list[Array]:
-    """The outputs of both critics for state and action."""
+    """Return the outputs of both critics for state and action."""
     both = np.split(vector, 2)
     return [network(one, np.concatenate([seen, action], 1), CRITIC_HIDDEN) for one in both]
 
 
 def softmax(numbers: Array) -> Array:
-    """Probabilities, row by row."""
+    """Return probabilities, row by row."""
     powers = np.exp(numbers - numbers.max(1, keepdims=True))
     return np.asarray(powers / powers.sum(1, keepdims=True))
 
 
 def atoms(algo: PQL) -> Array:
-    """The values of a distributional critic."""
+    """Return the values of a distributional critic."""
     return np.linspace(algo.value_low, algo.value_high, algo.atoms)
 
 
 def values(algo: PQL, outputs: Array) -> Array:
-    """The value of each row: a critic's only output, or the mean of its distribution."""
+    """Return the value of each row: a critic's only output, or the mean of its distribution."""
     return outputs[:, 0] if algo.critic == "twin" else softmax(outputs) @ atoms(algo)
 
 
@@ -122,7 +122,7 @@ def head_of(algo: PQL, parameters: Array) -> Array:
 
 
 def act(algo: PQL, parameters: Array, seen: Array, normal: Array) -> tuple[Array, Array]:
-    """The policy's action for each row, and log pi of it (0 for a deterministic policy).
+    """Return the policy's action for each row, and its log pi (0 if deterministic).
 
     SAC: u ~ N(mu, sigma), a = tanh(u), log pi = sum of log N(u) - log(1 - tanh(u)^2).
     """
@@ -137,7 +137,7 @@ def act(algo: PQL, parameters: Array, seen: Array, normal: Array) -> tuple[Array
 
 
 def targets(algo: PQL, parameters: Array, target: Array, rows: Rows) -> Array:
-    """y = R + gamma^n (min_k Q'_k(s', a') - alpha log pi(a')), or the distribution of it."""
+    """Return y = R + gamma^n (min_k Q'_k(s', a') - alpha log pi(a')), or the distribution of it."""
     action, log_pi = act(algo, parameters, rows.next_seen, rows.normal)
     if algo.smoothing and algo.policy == "deterministic":
         noise = np.clip(algo.smoothing * rows.normal, -algo.smoothing_clip, algo.smoothing_clip)
@@ -155,7 +155,7 @@ def targets(algo: PQL, parameters: Array, target: Array, rows: Rows) -> Array:
 
 
 def _project(algo: PQL, chances: Array, reward: float, discount: float) -> Array:
-    """C51: each atom moves to r + gamma z and is shared by the two atoms next to that."""
+    """Move each atom to r + gamma z and share it between the two atoms next to that (C51)."""
     support, found = atoms(algo), np.zeros(algo.atoms)
     apart = support[1] - support[0]
     for chance, atom in zip(chances, support, strict=True):
@@ -168,7 +168,7 @@ def _project(algo: PQL, chances: Array, reward: float, discount: float) -> Array
 
 
 def critic_loss(algo: PQL, vector: Array, rows: Rows, y: Array) -> float:
-    """The mean over rows of both critics' squared errors, or cross-entropies."""
+    """Return the mean over rows of both critics' squared errors, or cross-entropies."""
     outputs = critics(vector, rows.seen, rows.action)
     if algo.critic == "twin":
         return float(sum(((each[:, 0] - y) ** 2).mean() for each in outputs))
@@ -178,7 +178,7 @@ def critic_loss(algo: PQL, vector: Array, rows: Rows, y: Array) -> float:
 def policy_loss(
     algo: PQL, vector: Array, now: Array, judges: Array, rows: Rows
 ) -> tuple[float, float]:
-    """The loss, -min_k Q_k(s, a) + alpha log pi(a) in the mean, and the entropy.
+    """Return the loss, -min_k Q_k(s, a) + alpha log pi(a) in the mean, and the entropy.
 
     SAC's temperature has a loss of its own, -log alpha (log pi + target entropy), in which log pi
     is a number; and so is alpha (of the parameters `now`) in the policy's.
@@ -194,13 +194,13 @@ def policy_loss(
 
 
 def slope(loss: Callable[[Array], float], at: Array, reach: float = 1e-5) -> Array:
-    """The gradient by central differences."""
+    """Return the gradient by central differences."""
     steps = np.eye(len(at)) * reach
     return np.array([(loss(at + step) - loss(at - step)) / (2.0 * reach) for step in steps])
 
 
 def clipped(gradient: Array, limit: float) -> tuple[Array, float]:
-    """The gradient scaled down to the limit, and the norm that it had."""
+    """Return the gradient scaled down to the limit, and the norm that it had."""
     norm = math.sqrt(float((gradient**2).sum()))
     return gradient * min(1.0, limit / norm), norm
 
@@ -212,7 +212,7 @@ class Adam:
         self.steps, self.mean, self.square, self.epsilon = steps, mean, square, epsilon
 
     def step(self, gradient: Array, rate: float) -> Array:
-        """The change of the parameters."""
+        """Return the change of the parameters."""
         self.steps += 1
         self.mean = 0.9 * self.mean + 0.1 * gradient
         self.square = 0.999 * self.square + 0.001 * gradient**2

@@ -33,11 +33,11 @@ class Allowed:
         return Allowed(reasons)
 
     def covers(self, module: str, mutant: Mutant) -> bool:
-        """Whether the mutant is listed; notes that it was."""
+        """Return whether the mutant is listed, and note that it was met."""
         change = module, mutant.before, mutant.after
         self.met.add(change)
         return change in self.reasons
 
     def stale(self, modules: Iterable[str]) -> list[Change]:
-        """Entries of these modules that no mutation makes any more."""
+        """Return the entries of these modules that no mutation makes any more."""
         return [each for each in self.reasons if each[0] in set(modules) and each not in self.met]

@@ -34,7 +34,7 @@ class Choice:
     test_seconds: float = 3.0
 
     def of(self, modules: Sequence[str], root: Path) -> dict[str, list[Mutant]]:
-        """The mutants of each module; or a sample, of few modules, for each costs seconds."""
+        """Return the mutants of each module, or a sample of few modules: each costs seconds."""
         draw = random.Random(self.seed)
         if self.sample is not None:
             modules = draw.sample(modules, min(len(modules), MODULES_OF_A_SAMPLE))
@@ -57,7 +57,7 @@ class Result:
 
 @contextmanager
 def tree(root: Path) -> Iterator[Path]:
-    """A copy of the project, from which everything here and in children is imported."""
+    """Copy the project, and import everything from the copy, here and in children."""
     with TemporaryDirectory(prefix="mutants-") as folder:
         copy = Path(folder, "tree")
         shutil.copytree(root, copy, ignore=UNCOPIED, symlinks=True)
@@ -101,7 +101,7 @@ def calm() -> None:
 def results(
     copy: Path, chosen: dict[str, list[Mutant]], choice: Choice, table: Table
 ) -> Iterator[Result | CannotRun]:
-    """Try mutants, module by module; a module whose tests cannot be run is passed over."""
+    """Try mutants, module by module; pass over a module whose tests cannot be run."""
     for module, some in chosen.items():
         if not some:
             continue

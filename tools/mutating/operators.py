@@ -83,7 +83,7 @@ class Mutant:
 
 
 def mutants(text: str) -> list[Mutant]:
-    """Every mutation of a module, in the order of its lines."""
+    """Return every mutation of a module, in the order of its lines."""
     tree = ast.parse(text)
     _link(tree)
     starts = _line_starts(text)
@@ -137,7 +137,7 @@ def _statement(node: ast.expr | ast.stmt) -> ast.stmt:
 
 
 def _header(statement: ast.stmt) -> tuple[int, int]:
-    """The first and last line of a statement without the statements in it."""
+    """Return the first and last line of a statement, without the statements in it."""
     body = getattr(statement, "body", None)
     if not isinstance(body, list):
         return statement.lineno, _end(statement)
@@ -149,7 +149,7 @@ def _end(node: ast.expr | ast.stmt) -> int:
 
 
 def _function(node: ast.AST) -> str:
-    """The outermost function that runs the node, by its qualified name."""
+    """Return the qualified name of the outermost function that runs the node."""
     below, found = node, ""
     classes: list[str] = []
     for above in _parents(node):
@@ -176,7 +176,7 @@ def _place(starts: list[int], node: ast.expr | ast.stmt) -> tuple[int, int]:
 
 
 def _mutable(node: ast.AST) -> Iterator[ast.AST]:
-    """Every node below this one whose change could change what is computed."""
+    """Yield the nodes below this one whose change could change a result."""
     skipped: list[ast.AST | None] = []
     if isinstance(node, (ast.Assert, ast.Raise, ast.JoinedStr, ast.Import, ast.ImportFrom)):
         return
@@ -209,7 +209,7 @@ def _changes(node: ast.AST) -> Iterator[Change]:
 
 
 def _written(node: ast.expr) -> str:
-    """A node as text that keeps its meaning wherever it is put."""
+    """Write a node as text that keeps its meaning inside another expression."""
     text = ast.unparse(node)
     is_plain = isinstance(node, (ast.Name, ast.Constant, ast.Attribute, ast.Call, ast.Subscript))
     return text if is_plain else f"({text})"
@@ -297,7 +297,7 @@ def _is_removable(node: ast.AST) -> TypeGuard[ast.stmt]:
 
 
 def _is_remembered(node: ast.Assign) -> bool:
-    """The target outlives the statement, or had a value before; else a NameError tells of it."""
+    """Tell whether the program runs without it: the target had a value, or is an attribute."""
     targets = [
         each
         for target in node.targets
@@ -346,7 +346,7 @@ def _open_slice(node: ast.AST) -> Iterator[Change]:
 
 
 def _return_argument(node: ast.AST) -> Iterator[Change]:
-    """What a function was given is returned, or used, as it is."""
+    """Use what a function was given in place of its result."""
     if not isinstance(node, ast.Call):
         return
     name = getattr(node.func, "attr", getattr(node.func, "id", ""))

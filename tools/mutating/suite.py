@@ -112,8 +112,8 @@ def run_all(items: list[pytest.Item]) -> None:
 
 
 class Serving:
-    """Answers its parent from a collected session: `None` asks for the survey, anything else
-    names a mutant with its tests and seconds."""
+    """A collected session that serves its parent: `None` asks for the survey, `False` ends it, and
+    anything else is a mutant with its tests and limits."""
 
     def __init__(self, path: Path, line: Connection) -> None:
         self._path = path
@@ -202,7 +202,7 @@ def _codes(code: types.CodeType, name: str) -> Iterator[types.CodeType]:
 
 
 def _unwrapped(found: Any) -> types.FunctionType | None:
-    """The function in a decorator's hands."""
+    """Return the function that decorators have wrapped."""
     while not isinstance(found, types.FunctionType) or hasattr(found, "__wrapped__"):
         inner = [getattr(found, name, None) for name in ("__wrapped__", "__func__", "fget", "func")]
         found = next((each for each in inner if each is not None), None)
@@ -240,7 +240,7 @@ class Suite:
             return None
 
     def tests(self, mutant: Mutant, most: float) -> list[str]:
-        """The tests that reach a mutant, quickest first, without those that take longer."""
+        """Return the tests that reach a mutant, quickest first, without slow ones."""
         quick = sorted((seconds, name) for name, seconds in self.seconds.items() if seconds <= most)
         names = [name for _, name in quick]
         if not mutant.where:
@@ -250,7 +250,7 @@ class Suite:
         return [name for name in names if {name, name.split("::")[0]} & contexts]
 
     def survives(self, mutant: Mutant, chosen: list[str], seconds: float) -> bool:
-        """Whether all of these tests pass with the mutant; one that hangs has been noticed.
+        """Return whether all of these tests pass with the mutant; one that hangs does not.
 
         The limit is one of processor time, which a busy machine does not change; `seconds` are for
         tests that wait for what never comes.
