@@ -21,7 +21,7 @@ from hts.determinism.keys import Purpose, key
 from hts.learn.normalise import Moments, ObservationScale
 from hts.machine import Sizes, replay_arrays
 from hts.memory.versions import Version
-from hts.models.critics import Critics
+from hts.models.critics import Critics, initial_critics
 from hts.models.policy import Policy
 from hts.replay.ring import Ring
 from hts.roles.p_learner import PLearner
@@ -187,6 +187,15 @@ def test_the_policy_learns_as_the_papers_say(case: Experiment) -> None:
     temperature = np.exp(now[0]) if algo.policy == "sac" else 0.0
     close(made["told"], [loss, entropy, temperature, norm, count])
     assert not learner._critics.gradient.any(), "critics are judges here"
+
+
+def test_initial_critics_are_a_copy(case: Experiment) -> None:
+    """What was drawn stays as it was while the critics learn."""
+    critics = Critics(case, SPACES)
+    drawn = initial_critics(critics, 0)
+    before = drawn.clone()
+    critics.vector += 1.0
+    assert torch.equal(drawn, before)
 
 
 def test_what_a_policys_learner_tells_is_kept(case: Experiment) -> None:

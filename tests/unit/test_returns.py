@@ -175,6 +175,12 @@ def test_minibatches_are_normalised_as_each_would_be_by_itself(
     np.testing.assert_array_equal(normalised(given, each=each), alone)
 
 
+def test_advantages_that_hardly_differ_are_not_blown_up() -> None:
+    """1e-8 is added to their deviation: where that is 1e-8 too, they become a half of a unit."""
+    given = np.array([[[1e-8], [-1e-8]]])
+    np.testing.assert_allclose(normalised(given, each=False), [[[0.5], [-0.5]]], rtol=1e-6)
+
+
 def test_one_advantage_is_not_normalised_to_nothing() -> None:
     """Rule 31: one row of one agent, or one row for each agent, stays as it is."""
     assert normalised(np.array([[[7.0]]]), each=False) == [[[7.0]]]
