@@ -226,6 +226,19 @@ def test_what_is_published_is_what_is_read() -> None:
             assert contents(theirs.read(alive)) == contents(version(alive))
 
 
+def test_a_version_is_made_again_from_its_arrays() -> None:
+    """Bit for bit, under the names that shared memory has for them; and a copy has memory of its
+    own."""
+    first = version(3)
+    again = Version.of(3, first.arrays())
+    assert set(first.arrays()) == {each.name for each in version_arrays(5, SCALED)} - {"published"}
+    assert again.number == 3
+    assert contents(again) == contents(first)
+    copied = first.copy()
+    first.parameters.add_(1.0)
+    assert contents(copied) == contents(again) != contents(first)
+
+
 @pytest.mark.parametrize("number", [0, 1, 3, 5])
 def test_a_version_that_does_not_stand_there_is_refused(number: int) -> None:
     """I4: fresh memory holds no version, not even 0; one that was overwritten, or is yet to come,

@@ -88,6 +88,15 @@ def test_every_group_around_ours_may_be_the_limit(tmp_path: Path) -> None:
     assert available(machine(tmp_path / "two", "0::/user/job\n", over)).size == 0
 
 
+def test_a_group_without_a_limit_hides_no_other(tmp_path: Path) -> None:
+    """The innermost has none, the one around it has; its name holds a colon, and it does not say
+    what the kernel could give back."""
+    files = second("user:1/job", "max\n", 200) | second("user:1", f"{800 * MIB}\n", 500)
+    del files["sys/fs/cgroup/user:1/memory.stat"]
+    found = available(machine(tmp_path, "0::/user:1/job\n", files))
+    assert (found.size, found.limit[-18:]) == (300 * MIB, "/user:1/memory.max")
+
+
 @pytest.mark.parametrize("seen_as", ["docker/7f", "."])
 def test_the_first_generation_too(seen_as: str, tmp_path: Path) -> None:
     """By its path; or, in a container that is shown its own group as the outermost one, there."""
@@ -102,6 +111,7 @@ def test_the_first_generation_too(seen_as: str, tmp_path: Path) -> None:
 def test_the_kernel_s_kills_are_those_of_our_group(tmp_path: Path) -> None:
     """Of the innermost group that counts them, or else of the machine."""
     assert kills(machine(tmp_path / "a", "0::/\n", {})) == 11
+    assert kills(machine(tmp_path / "none", "", {"proc/vmstat": "pgfault 3\n"})) == 0
     assert kills(machine(tmp_path / "b", "0::/job\n", second("job", "max\n", 1))) == 3
     assert kills(machine(tmp_path / "c", "4:memory:/x\n", first("x", NONE, 1))) == 2
 
