@@ -141,6 +141,7 @@ def test_every_block_has_one_executor_and_one_actor() -> None:
     assert [CREW.actor_of(block) for block in range(3)] == [0, 1, 0]
     assert [CREW.block_with(replica) for replica in range(6)] == [0, 0, 1, 2, 2, 2]
     assert CREW.replicas == 6
+    assert desk().crew is CREW
 
 
 def test_a_block_is_stepping_from_an_answer_to_its_next_question() -> None:
