@@ -66,5 +66,5 @@ def test_a_step_that_exits_is_told_in_a_sentence() -> None:
 
 def test_what_the_user_can_mend_is_raised_as_it_is() -> None:
     """A factory that returns no environment is a wrong name, and ends with exit code 2."""
-    with pytest.raises(BadName, match="factories:something returns"):
+    with pytest.raises(BadName, match="factories:something: the factory returned 42"):
         look_once("python:tests.fakes.factories:something", 0)
