@@ -23,7 +23,7 @@ from hts_envs.randomness import uniform
 SEEN, ACTIONS = 2, 2
 """Numbers of an observation and of an action."""
 
-POLICY_HIDDEN, CRITIC_HIDDEN = 3, 4
+POLICY_HIDDEN, CRITIC_HIDDEN = 3, 5
 """Widths of the one hidden layer."""
 
 CRITICS, POLICY = 0, 1

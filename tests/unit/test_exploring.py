@@ -13,7 +13,8 @@ from hts.memory.storage import Rows, Storage
 from hts.memory.versions import Version
 from hts.models.exploring import WARM_UP, Deterministic, Stochastic, Taught
 from hts.models.policy import Policy
-from hts.roles.explorer import Explorer, deviations
+from hts.roles.actor import Actor
+from hts.roles.explorer import Explorer, actor_for, deviations
 from hts_envs.contract import Array, Box, Spaces
 from hts_envs.randomness import fold_rows, uniform
 from tests.fakes.runs import experiment
@@ -166,6 +167,24 @@ def test_every_replica_explores_with_its_own_noise() -> None:
     expected = np.clip(middle[rows.replicas, rows.steps] + sigma * normal, -1.0, 1.0)
     found = storage.action[rows.replicas, rows.steps, 0]
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_an_explorer_is_asked_for_actions_alone() -> None:
+    """Critics value what is behind a step when it is learnt from; others are asked for values."""
+    storage, _ = acted(0, Rows(np.array([0]), np.array([0])))
+    storage.truncated[:] = True
+    off, on = experiment(algo=PQL()), experiment()
+
+    def unused() -> Policy:
+        raise AssertionError("no network is asked")
+
+    explorer, actor = (actor_for(each, unused, 1, 3) for each in (off, on))
+    assert (type(explorer), type(actor)) == (Explorer, Actor)
+    due = explorer._due(storage, [(range(3), 2)], apart=False)
+    assert due.act is not None
+    assert (due.act.replicas.tolist(), due.act.steps.tolist()) == ([0, 1, 2], [2, 2, 2])
+    assert (due.final, due.behind, len(due.whole)) == (None, None, 0)
+    assert actor._due(storage, [(range(3), 2)], apart=False).final is not None
 
 
 def test_the_first_steps_of_a_run_are_random() -> None:

@@ -204,6 +204,7 @@ def test_what_a_policys_learner_tells_is_kept(case: Experiment) -> None:
     ring = filled_ring(case, draw)
     learner = PLearner(case, lambda: Policy(case, SPACES), ring)
     newest, told = a_version(Policy(case, SPACES), draw), np.arange(5.0)
+    assert learner.arrays()["told"].tolist() == [0.0] * 5
     learner.take({"told": told, **past(len(newest.parameters), draw)})
     told[:] = 7.0
     learner.learn(TURN, ring.span(0), newest, np.zeros(Critics(case, SPACES).size, np.float32))
