@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.limits import HANG
+
 SMALL = ("--config", "smoke", "--steps", "512", "--env", "python:tests.fakes.straying:make")
 
 
@@ -20,7 +22,7 @@ def command(name: str, *typed: str, **environment: str) -> subprocess.CompletedP
         env={**os.environ, "HTS_TEST_STRAYS": "spawned", **environment},
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=HANG,
     )
 
 
@@ -62,7 +64,7 @@ def test_a_run_that_cannot_be_run_again_is_still_compared(pair: tuple[str, str])
     """Where its simulator is not there, the records speak, and a sentence says what is missing."""
     typed = [sys.executable, "-W", "error", "-m", "hts.cli.diff", *pair]
     elsewhere = str(Path(pair[0]).parent)
-    result = subprocess.run(typed, cwd=elsewhere, capture_output=True, text=True, timeout=110)
+    result = subprocess.run(typed, cwd=elsewhere, capture_output=True, text=True, timeout=HANG)
     assert result.returncode == 1, result.stderr
     assert "update 2 differs: its rollout, replicas 2 of 4" in result.stdout
     assert result.stdout.splitlines()[-1].startswith("the runs cannot be repeated here: ")

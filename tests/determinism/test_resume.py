@@ -29,6 +29,7 @@ from hts.runtime.standing import Standing
 from hts.runtime.train import make_run
 from hts_envs import parse
 from tests.fakes.runs import experiment, outcome
+from tests.limits import HANG
 
 LEARNING = PPO(epochs=2, minibatches=1)
 
@@ -191,7 +192,7 @@ OFTEN = ("--set", "checkpoint_every=0.01")
 def hts_train(*typed: str, **variables: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, **variables}
     return subprocess.run(
-        [*COMMAND, *typed], capture_output=True, text=True, timeout=120, env=environment
+        [*COMMAND, *typed], capture_output=True, text=True, timeout=HANG, env=environment
     )
 
 
@@ -212,7 +213,7 @@ def killed(path: Path, *typed: str, number: int = signal.SIGKILL) -> str:
             break
         with suppress(subprocess.TimeoutExpired):
             process.wait(0.01)
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=HANG)
     assert process.returncode in (-number, 130), said
     return said
 

@@ -14,6 +14,7 @@ from hts.config import A2C, PPO, Experiment
 from hts.roles.local import BatchedBlock, WorldsBlock
 from hts.runtime.assemble import Updated
 from tests.fakes.runs import experiment, outcome, serial
+from tests.limits import HANG
 
 PRINTS = """
 from hts.determinism import numerics
@@ -30,7 +31,7 @@ def elsewhere(hash_seed: str) -> list[list[str]]:
         [sys.executable, "-W", "error", "-c", PRINTS],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANG,
         env={"PYTHONHASHSEED": hash_seed, "PATH": ""},
     )
     assert said.returncode == 0, said.stderr

@@ -15,6 +15,7 @@ from hts.config import configure
 from hts.runtime.disturb import Trouble
 from tests.fakes import runs
 from tests.fakes.flaky import FAULTS, faults
+from tests.limits import HANG
 
 ONE = ("--actors", "0", "--learners", "1")
 
@@ -26,7 +27,7 @@ def verify(*typed: str, **environment: str) -> subprocess.CompletedProcess[str]:
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=HANG,
     )
 
 
@@ -60,7 +61,6 @@ def test_the_digests_are_those_of_training() -> None:
     assert result.stdout.count(second.link.chain) == 2
 
 
-@pytest.mark.timeout(300)
 def test_kills_and_interruptions_change_no_digest() -> None:
     """Processes are killed, and each run goes on on the other layout: the digest of training."""
     harm = ("--kill", "3", "--interrupt", "1", "--jitter", "1")
@@ -80,7 +80,6 @@ def test_kills_and_interruptions_change_no_digest() -> None:
     assert result.stdout.count(last.link.chain) == 3
 
 
-@pytest.mark.timeout(300)
 def test_kills_and_interruptions_change_no_digest_of_a_replay() -> None:
     """The same where V-learner and P-learner teach from a replay, which outlives both: whoever is
     killed, in memory, and across checkpoints in a file."""
@@ -96,7 +95,6 @@ def test_kills_and_interruptions_change_no_digest_of_a_replay() -> None:
     assert "P-learner failed: it was ended by SIGKILL" in result.stderr
 
 
-@pytest.mark.timeout(300)
 def test_a_digest_that_differs_after_a_kill_is_told() -> None:
     """A simulator that counts the steps of its life is another one when it is rebuilt: equal on
     every layout, until somebody is killed. The first step that is named is the first that a storage
@@ -217,7 +215,6 @@ def test_harm_that_cannot_be_done_is_one_sentence(typed: tuple[str, ...], senten
     assert result.stdout == ""
 
 
-@pytest.mark.timeout(300)
 def test_kills_that_find_no_time_are_told() -> None:
     """Two processes cannot be killed and replaced eight times before the first update."""
     typed = ("--config", "smoke", "--executors", "1", *ONE)

@@ -38,7 +38,9 @@ class Terminal:
             self._interrupt(main)
         elif self._wait(main, lambda: self._rows(program)):
             self._interrupt(main)
-        for partner in self._running:
+        for partner in self._running:  # a simulator waits for the next run
+            if partner.poll() is None:
+                os.killpg(partner.pid, signal.SIGINT)
             partner.wait(TO_END)
 
     def close(self) -> None:
@@ -101,6 +103,6 @@ _LONG = {
     "hts-verify": " same",
     "chaos": "round",
     "hts-bench": "steps/s",
-    "reproduce": "update",
+    "reproduce": "digest",
 }
 """Commands that may take minutes, and the word that their first result contains."""

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.house.sources import ROOT
+from tests.limits import HANG
 
 GIB = 1 << 30
 BASH = [
@@ -282,7 +283,7 @@ def test_an_interruption_ends_the_whole_step(checkout: Path) -> None:
         assert time.monotonic() < since + 30
     group = int(log.read_text())
     process.send_signal(signal.SIGINT)
-    _, shown = process.communicate(timeout=30)
+    _, shown = process.communicate(timeout=HANG)
     assert process.returncode == 130
     assert "Interrupted in [2/4] work. The same command goes on from there." in shown
     while _is_alive(group):  # until the dead are buried

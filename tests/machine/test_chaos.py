@@ -13,6 +13,7 @@ import pytest
 from hts.config import Machine
 from tests.fakes.runs import experiment
 from tests.house.sources import ROOT
+from tests.limits import HANG
 from tools.havoc import draws, processes
 
 SMALL = ("--config", "smoke", "--steps", "12800")
@@ -27,11 +28,10 @@ def chaos(folder: Path, *typed: str) -> subprocess.CompletedProcess[str]:
         env={**os.environ, "TMPDIR": str(folder)},
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=HANG,
     )
 
 
-@pytest.mark.timeout(300)
 def test_nothing_shows_in_a_run_that_was_disturbed(tmp_path: Path) -> None:
     """Kills, stops and resumes in two rounds: the same digests, and nothing left, also of ours."""
     said = chaos(tmp_path, "--seed", "3799", "--rounds", "2", *SMALL)
@@ -51,7 +51,6 @@ def test_nothing_shows_in_a_run_that_was_disturbed(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.timeout(300)
 def test_a_world_that_is_not_deterministic_fails(tmp_path: Path) -> None:
     """Exit code 1, with the seed and the round that repeat it; the round's folder is kept."""
     world = ("--env", "python:tests.fakes.unsteady:make")
@@ -67,7 +66,6 @@ def test_a_world_that_is_not_deterministic_fails(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [Path(kept)]
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("world", "patience", "sentence"),
     [

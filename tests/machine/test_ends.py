@@ -25,6 +25,7 @@ from hts.runtime.shared import Roles
 from hts_envs import parse
 from tests.fakes.births import children_of, nurseries
 from tests.fakes.runs import experiment
+from tests.limits import HANG
 
 ENDLESS = experiment(updates=10**6)
 EVERYBODY = Machine(executors=2, actors=2, replacements=0)
@@ -197,7 +198,7 @@ def test_a_terminal_s_interruption_ends_everybody_once(tmp_path: Path) -> None:
     and without a traceback, and all end."""
     with command(tmp_path / "run") as (process, descriptors):
         os.killpg(process.pid, signal.SIGINT)
-        _, said = process.communicate(timeout=60)
+        _, said = process.communicate(timeout=HANG)
         assert everybody_ends(descriptors)
     assert process.returncode == 130, said
     assert "Traceback" not in said

@@ -33,7 +33,6 @@ def test_a_turn_lasts_until_the_next_window_is_full() -> None:
     assert list(updates(7, 4)) == list(by_count(7, 4)) == [0, 1, 2, 3]
 
 
-@pytest.mark.timeout(100)
 def test_slow_steps_leave_time_for_more_updates() -> None:
     """No step, no death and no learner waits for a count: a world that takes 20 ms a step has more
     than two updates of the critics learnt meanwhile, also by those who take over."""

@@ -19,6 +19,7 @@ from hts.config import Machine
 from hts.report.checkpoints import read, written
 from hts.report.metrics import UNREPEATED
 from tests.fakes.mounts import Mounts, fill, mounts, small_disk
+from tests.limits import HANG
 
 COMMAND = (sys.executable, "-W", "error", "-m", "hts.cli.train")
 SIZES = ("--set", "replicas=4", "--set", "rollout=32")
@@ -41,7 +42,7 @@ def without_time(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def train(*typed: str) -> subprocess.CompletedProcess[str]:
     """The command, to its end."""
-    return subprocess.run(typed, capture_output=True, text=True, timeout=100)
+    return subprocess.run(typed, capture_output=True, text=True, timeout=HANG)
 
 
 @contextmanager

@@ -13,9 +13,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
+from tests.limits import HANG
+
 _TRAIN = [sys.executable, "-m", "hts.cli.train", "--evaluate", "0"]
 _ADDRESS = re.compile(r"at (tcp://\S+:\d+)")
-_SECONDS = 40.0
+_SECONDS = HANG
 
 
 class Command:

@@ -6,9 +6,6 @@ import json
 import subprocess
 import sys
 
-import pytest
-
-pytestmark = pytest.mark.timeout(60)
 TRIES = 5  # of which the quickest counts: other work on the machine only ever makes one slower
 MACHINERY = ("__editable__", "_cython_", "cython_runtime")
 """Modules that compiled or linked packages put beside themselves."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.remote.conformance import SECONDS, WHOLE_SECONDS, Whole, begun, only, whole
+from tests.remote.conformance import SECONDS, Whole, begun, only, whole
 
 CLIENT = [sys.executable, "-m", "tests.remote.reference_client"]
 MISTAKEN = [sys.executable, "-m", "tests.remote.mistaken_client"]
@@ -33,7 +33,6 @@ def all_cases() -> Iterator[Whole]:
         yield begun_
 
 
-@pytest.mark.timeout(SECONDS)
 @pytest.mark.usefixtures("all_cases")
 @pytest.mark.parametrize(
     ("mistake", "case", "told"),
@@ -78,7 +77,6 @@ def test_a_mistake_is_found(mistake: str, case: str, told: str, tmp_path: Path) 
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.timeout(SECONDS)
 def test_another_simulator_has_another_digest(tmp_path: Path) -> None:
     """A real run with seeds that are one act late is complete, and its digest tells."""
     said = tried(tmp_path, "--only", "digest", *MISTAKEN, "stale_seeds")
@@ -86,13 +84,11 @@ def test_another_simulator_has_another_digest(tmp_path: Path) -> None:
     assert "the digest is that of the run without a socket\n" in said.stdout
 
 
-@pytest.mark.timeout(WHOLE_SECONDS)
 def test_the_python_client_passes(all_cases: Whole) -> None:
     """Every case there is, whole runs among them; nobody and nothing is left behind."""
     all_cases.passes()
 
 
-@pytest.mark.timeout(SECONDS)
 def test_a_command_may_have_places(tmp_path: Path) -> None:
     """Values are put where the command has places; what it has no place for is told."""
     client = (*CLIENT, "{address}", "--seats={seats}", "--keys={keys}", "{not-replayable}")
@@ -126,7 +122,6 @@ def test_wrong_usage_is_told(typed: tuple[str, ...], sentence: str, tmp_path: Pa
     assert sentence in said.stderr
 
 
-@pytest.mark.timeout(SECONDS)
 def test_a_program_that_is_no_client_is_shown(tmp_path: Path) -> None:
     """What it has written, and how it has ended, stand below the case."""
     code = "import sys; sys.exit('no such module')"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from typing import Any
 
-import pytest
 import zmq
 
 from tests.fakes import runs
@@ -33,7 +32,6 @@ def descriptors(going: Going) -> int:
     return len(os.listdir(f"/proc/{pid}/fd"))
 
 
-@pytest.mark.timeout(60)
 def test_descriptors_do_not_stay() -> None:
     """They are closed a few seconds after the flood; simulators come back and the digest is that
     of the same run without a socket."""

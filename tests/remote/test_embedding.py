@@ -14,6 +14,7 @@ import pytest
 
 from tests.fakes import runs
 from tests.fakes.embedded import PAGE, examples
+from tests.limits import HANG
 from tests.remote.dialling import free_address, machine, told
 
 TOGETHER = {
@@ -62,7 +63,7 @@ def trained(names: list[str], asked: Any, folder: Path, **changes: Any) -> list[
     with programs(names, address, folder) as started:
         found = told(asked, machine(address, **changes))
         for name, each in zip(names, started, strict=True):
-            _, said = each.communicate(timeout=30)
+            _, said = each.communicate(timeout=HANG)
             assert each.returncode == 0, f"{name}: {said}"
             assert "Traceback" not in said
     assert found.marks == []

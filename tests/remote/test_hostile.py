@@ -19,6 +19,7 @@ from hts.remote import wire
 from hts.remote.wire import HEAD_LIMIT, Frames, Malformed
 from hts_envs.contract import Spaces
 from hts_envs.reference import ReferenceWorld
+from tests.limits import HANG
 from tests.remote.besieged import TROUBLES, Besieged, besiege, decode
 from tests.remote.generated import tried
 from tests.remote.growth import Held
@@ -26,7 +27,6 @@ from tests.remote.hostile import Words
 from tests.remote.schedules import STEPS, Schedule, Shape, local
 from tests.remote.siege import siege
 
-pytestmark = pytest.mark.timeout(120)
 SPACES = ReferenceWorld(1).spaces
 AT_ONCE = 2 << 20  # of a layer that keeps nothing at all
 STAND = [bytes(4), bytes(1), bytes(16), bytes(16)]
@@ -229,7 +229,7 @@ assert listening.socket.poll(0)
 def test_who_says_much_and_is_cut_off_harms_nobody() -> None:
     """Not even in the seconds in which nobody hears it, when libzmq would send a heartbeat."""
     words = [sys.executable, "-c", FLOODED, "2.5"]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=30)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=HANG)
     assert (done.returncode, done.stderr) == (0, "")
 
 

@@ -25,11 +25,11 @@ from hts.remote.keys import Keys
 from hts.remote.listening import Listening
 from hts.remote.port import Port
 from tests.fakes import runs
+from tests.limits import HANG
 from tests.remote.dialling import Going, free_address, machine, simulators, told
 
-pytestmark = pytest.mark.timeout(60)
 ANY = "tcp://127.0.0.1:*"
-SECONDS = 20.0
+SECONDS = HANG
 REFUSED = {
     zmq.EVENT_HANDSHAKE_FAILED_AUTH,
     zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL,

@@ -22,9 +22,8 @@ from hts.remote.wire import Format, Frames, Stand
 from hts_envs.contract import Array, Box, Discrete, MultiDiscrete, Spaces
 from tests.fakes import runs
 from tests.house.sources import ROOT
-from tests.remote.conformance import WHOLE_SECONDS, Whole, whole
-
-pytestmark = pytest.mark.timeout(120)
+from tests.limits import HANG
+from tests.remote.conformance import Whole, whole
 
 HERE = Path(__file__).parent / "other_languages"
 CPP, JS = ROOT / "hts" / "remote" / "cpp", ROOT / ".cache" / "js"
@@ -122,7 +121,7 @@ def _end(process: subprocess.Popen[str]) -> None:
 def _over(clients: list[subprocess.Popen[str]]) -> None:
     """All of them have ended by themselves, with nothing to say."""
     for client in clients:
-        said, _ = client.communicate(timeout=30)
+        said, _ = client.communicate(timeout=HANG)
         assert (said, client.returncode) == ("", 0)
 
 
@@ -230,13 +229,12 @@ def test_patience_ends(program: Program) -> None:
     """Where no run has said a word for long enough, a client says so."""
     nobody = "tcp://127.0.0.1:9"
     result = subprocess.run(
-        [*program("every_space"), nobody, "0.5"], stderr=subprocess.PIPE, text=True, timeout=30
+        [*program("every_space"), nobody, "0.5"], stderr=subprocess.PIPE, text=True, timeout=HANG
     )
     assert result.returncode == 4
     assert result.stderr.startswith("no run has said a word for 0.5")
 
 
-@pytest.mark.timeout(WHOLE_SECONDS)
 def test_it_passes_the_whole_conformance_suite(all_cases: Whole) -> None:
     """As the Python client does: every case there is, keys and whole runs among them."""
     all_cases.passes()

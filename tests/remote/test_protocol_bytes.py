@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import pytest
 import zmq
 
 from hts.remote import wire
@@ -121,7 +120,6 @@ def test_the_examples_are_read_as_they_are_meant() -> None:
     assert (action.tolist(), seeds.tolist()) == ([[1]], [9])
 
 
-@pytest.mark.timeout(20)
 def test_a_client_without_libzmq_is_heard_and_answered() -> None:
     """Bytes of ZMTP 3.0 over plain TCP, and no heartbeats."""
     context: zmq.Context[Any] = zmq.Context()

@@ -6,15 +6,12 @@ import re
 import subprocess
 import sys
 
-import pytest
-
 from tests.house.sources import ROOT
 
 ROW = re.compile(r"^[\dx]+ \w+(?:, \d+ ms)? +[18] +\S+ +\S+ +(-?\d+\.\d\d) ", re.MULTILINE)
 SLOWEST = re.compile(r"a step takes up to (\d+\.\d\d) times the echo; the limit is 2: (True|False)")
 
 
-@pytest.mark.timeout(120)
 def test_the_exit_code_is_whether_the_limit_holds() -> None:
     """The worst of seven ratios counts, one of them behind a pause; what they are is for a machine
     that is quiet."""

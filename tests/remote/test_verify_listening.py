@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from tests.limits import HANG
 from tests.remote.dialling import free_address
 from tests.remote.test_executor_command import command
 
@@ -29,7 +30,7 @@ def test_layouts_that_are_dialled_in_to_are_compared(
     serves = ("--connect", address, "--env", "reference:", "--processes", "1", "--stay")
     given = ("--env", env, "--listen", address, "--updates", "5", *words)
     with command(*serves):
-        found = subprocess.run([*VERIFY, *given], capture_output=True, text=True, timeout=100)
+        found = subprocess.run([*VERIFY, *given], capture_output=True, text=True, timeout=HANG)
     assert found.returncode == 0, found.stderr
     assert f"  {reference} " in found.stdout
     assert "same" in found.stdout

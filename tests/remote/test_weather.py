@@ -37,8 +37,6 @@ PATIENCE = 5.0
 
 ANYWHERE = ("--listen", "tcp://127.0.0.1:*")
 
-pytestmark = pytest.mark.timeout(120)
-
 
 def small(updates: int, **changes: Any) -> Experiment:
     """Four replicas, eight steps, so many updates."""

@@ -26,17 +26,16 @@ from hts.runtime.serial import SerialRun
 from hts.runtime.standing import Standing
 from hts_envs.registry import parse
 from tests.fakes import runs
+from tests.limits import HANG
 
 TRAIN = (sys.executable, "-W", "error", "-m", "hts.cli.train")
 EVAL = (sys.executable, "-W", "error", "-m", "hts.cli.eval")
 SMOKE = ("--config", "smoke", "--evaluate", "8", "--set", "normalise_observations=true")
 UPDATES = [8, 16, 24, 32]
 
-pytestmark = pytest.mark.timeout(120)
-
 
 def run(command: tuple[str, ...], *typed: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*command, *typed], capture_output=True, text=True, timeout=100)
+    return subprocess.run([*command, *typed], capture_output=True, text=True, timeout=HANG)
 
 
 def digest(path: Path) -> str:
@@ -273,7 +272,7 @@ def test_an_interruption_ends_the_rest_at_once(tmp_path: Path) -> None:
             assert any("wait to be evaluated" in line for line in process.stderr)
             process.send_signal(signal.SIGINT)
             said = process.stderr.read()
-            assert process.wait(timeout=60) == 130  # a million episodes take days
+            assert process.wait(timeout=HANG) == 130  # a million episodes take days
         finally:
             process.kill()
     assert "done: digest" in said

@@ -15,16 +15,15 @@ from hts.report import evaluations
 from hts.report.progress import Progress
 from hts.report.recorded import read
 from hts.runtime.telling import Telling
+from tests.limits import HANG
 from tests.seeing.test_tensorboard import points
 
 COMMAND = (sys.executable, "-W", "error", "-m", "hts.cli.train")
 TASK = ("--config", "smoke", "--evaluate", "8", "--json-log")
 
-pytestmark = pytest.mark.timeout(120)
-
 
 def train(*typed: str) -> list[dict[str, object]]:
-    said = subprocess.run([*COMMAND, *typed], capture_output=True, text=True, timeout=100)
+    said = subprocess.run([*COMMAND, *typed], capture_output=True, text=True, timeout=HANG)
     assert said.returncode == 0, said.stderr
     return [json.loads(line) for line in said.stdout.splitlines()]
 

@@ -7,11 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from hts.report import evaluations
 from hts.report.metrics import UNREPEATED
 from tests.fakes.screens import watched
+from tests.limits import HANG
 
 COMMAND = [sys.executable, "-W", "error", "-m", "hts.cli.train", "--config", "smoke"]
 CREW = ["--executors", "2", "--actors", "1"]
@@ -28,7 +27,6 @@ def repeated(path: Path) -> list[dict[str, float]]:
     ]
 
 
-@pytest.mark.timeout(150)
 def test_seeing_a_run_changes_nothing_of_it(tmp_path: Path) -> None:
     """A live view at a terminal, TensorBoard and an evaluator beside it, against none of them: the
     same digest after every update, and the same numbers but for times."""
@@ -39,7 +37,7 @@ def test_seeing_a_run_changes_nothing_of_it(tmp_path: Path) -> None:
     assert len(evaluations.read(on)) == 8
     assert list((on / "tensorboard").iterdir())
     said = subprocess.run(
-        [*COMMAND, *CREW, *OFF, "--run-dir", str(off)], capture_output=True, timeout=100
+        [*COMMAND, *CREW, *OFF, "--run-dir", str(off)], capture_output=True, timeout=HANG
     )
     assert said.returncode == 0, said.stderr
     assert not (off / "tensorboard").exists()

@@ -20,6 +20,7 @@ from hts.report.live import Live, Seen, duration, view
 from hts.report.terminal import _clean, _Drawn
 from hts.report.vitals import ACTORS, EXECUTORS, LEARNER, SIMULATORS, WORKED, Kind, Setting, Vitals
 from tests.fakes.screens import watched
+from tests.limits import HANG
 
 COMMAND = [sys.executable, "-W", "error", "-m", "hts.cli.train"]
 SMOKE = ["--config", "smoke", "--evaluate", "0", "--set", "log=none"]
@@ -407,7 +408,7 @@ def test_a_run_at_a_terminal_from_begin_to_end(tmp_path: Path) -> None:
     for only in ("ppo on python:", "executors 2", "steps/s"):
         assert screen.text.count(only) == 1, "no old view is left"
     alone = [*COMMAND, *SMOKE, *SERIAL, *world, "--quiet", "--run-dir", str(tmp_path / "alone")]
-    said = subprocess.run(alone, capture_output=True, text=True, timeout=100)
+    said = subprocess.run(alone, capture_output=True, text=True, timeout=HANG)
     digests = [
         json.loads((p / "result.json").read_text())["digest"] for p in (path, tmp_path / "alone")
     ]
@@ -417,7 +418,6 @@ def test_a_run_at_a_terminal_from_begin_to_end(tmp_path: Path) -> None:
     assert lines[0].startswith(f"hts-train: done: digest {digests[0]}")
 
 
-@pytest.mark.timeout(100)
 def test_ctrl_c_in_a_window_that_is_resized(tmp_path: Path) -> None:
     """Exit code 130, the view is seen once (what was higher than the smaller window has scrolled
     away), the cursor was never hidden, no colours under NO_COLOR."""
@@ -458,7 +458,7 @@ def test_elsewhere_there_are_plain_lines_or_json(tmp_path: Path) -> None:
             assert there.screen.codes == []
             assert "4,096 of 4,096 steps" in there.screen.text
     typed = [*COMMAND, *SMOKE, *SERIAL, "--json-log", "--run-dir", str(tmp_path / "json")]
-    said = subprocess.run(typed, capture_output=True, text=True, timeout=100)
+    said = subprocess.run(typed, capture_output=True, text=True, timeout=HANG)
     found = [json.loads(line) for line in said.stdout.splitlines()]
     assert said.stderr == ""
     assert {each["kind"] for each in found} == {"message", "update", "result"}

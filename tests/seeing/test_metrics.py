@@ -19,6 +19,7 @@ from hts.roles.blocks import Episode
 from hts.runtime.parallel import time_sentence
 from hts.runtime.vitals import Spent
 from tests.fakes.runs import experiment, serial
+from tests.limits import HANG
 
 COMMAND = (sys.executable, "-W", "error", "-m", "hts.cli.train")
 SLEEPING = ("--config", "smoke", "--env", "sleeper:?mean=0.2", "--evaluate", "0")
@@ -34,7 +35,7 @@ def lines(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, float]]:
     """What a run of every kind of process has written."""
     path = tmp_path_factory.mktemp("runs") / "run"
     typed = [*COMMAND, *SLEEPING, *CREW, "--run-dir", str(path)]
-    said = subprocess.run(typed, capture_output=True, text=True, timeout=100)
+    said = subprocess.run(typed, capture_output=True, text=True, timeout=HANG)
     assert said.returncode == 0, said.stderr
     assert not (path / "tensorboard").exists(), "what is switched off is not there"
     return [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
@@ -104,7 +105,9 @@ def test_where_time_went_names_each_wait() -> None:
 
 def test_each_name_has_one_line_with_a_unit_and_a_meaning() -> None:
     """`--help-metrics` prints them, as a table in Markdown."""
-    said = subprocess.run([*COMMAND, "--help-metrics"], capture_output=True, text=True, timeout=60)
+    said = subprocess.run(
+        [*COMMAND, "--help-metrics"], capture_output=True, text=True, timeout=HANG
+    )
     assert said.returncode == 0
     assert said.stdout.splitlines() == list(table())
     assert len(names()) == len(METRICS)

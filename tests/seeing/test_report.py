@@ -224,7 +224,6 @@ def test_numbers_are_short() -> None:
 @in_a_browser
 @pytest.mark.parametrize("width", [360, 1280])
 @pytest.mark.parametrize("dark", [False, True])
-@pytest.mark.timeout(60)
 def test_a_browser_shows_it(run: Path, tmp_path: Path, page: Page, width: int, dark: bool) -> None:
     """Without a complaint, asking nobody, as wide as the screen and no wider, with every chart
     visible, in the colours that were asked for."""
@@ -248,7 +247,6 @@ def test_a_browser_shows_it(run: Path, tmp_path: Path, page: Page, width: int, d
 
 
 @in_a_browser
-@pytest.mark.timeout(60)
 def test_the_browser_test_can_fail(tmp_path: Path, page: Page) -> None:
     """A page that loads something and is too wide is noticed."""
     bad = tmp_path / "bad.html"

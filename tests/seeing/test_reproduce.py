@@ -14,6 +14,7 @@ import pytest
 from hts.cli import train
 from hts.config import configure
 from hts.report.printed import TABLES
+from tests.limits import HANG
 from tools.reproducing import command
 from tools.reproducing.presets import PRESETS, Preset, Scale
 
@@ -92,7 +93,6 @@ TINY = Preset(
 )
 
 
-@pytest.mark.timeout(150)
 def test_from_runs_to_a_table_and_a_picture(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -112,7 +112,6 @@ def test_from_runs_to_a_table_and_a_picture(
     assert results == {path: path.read_bytes() for path in tmp_path.glob("*/*/result.json")}
 
 
-@pytest.mark.timeout(120)
 def test_an_interruption_reaches_the_run(tmp_path: Path) -> None:
     """SIGTERM to the tool alone: the run ends behind a checkpoint, then the tool, with 130."""
     world = ("--env", "python:tests.fakes.small_worlds:Announcing", "--seeds", "5..6")
@@ -123,7 +122,7 @@ def test_an_interruption_reaches_the_run(tmp_path: Path) -> None:
             for sentence in ("hts-train: machine:", "step 300 is played"):
                 assert any(sentence in line for line in process.stderr)
             process.send_signal(signal.SIGTERM)
-            _, said = process.communicate(timeout=60)
+            _, said = process.communicate(timeout=HANG)
         finally:
             process.kill()
     assert process.returncode == 130, said

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.limits import HANG
+
 COMMAND = (sys.executable, "-W", "error", "-m", "hts.cli.train")
 SMOKE = ("--config", "smoke", "--set", "serial=true", "--evaluate", "0", "--set", "log=none")
 
@@ -19,10 +21,10 @@ def test_each_seed_is_the_run_that_it_is_alone(tmp_path: Path) -> None:
     each, and mean and spread."""
     folder = tmp_path / "all"
     typed = [*COMMAND, *SMOKE, "--quiet", "--seeds", "0,3", "--run-dir", str(folder)]
-    said = subprocess.run(typed, capture_output=True, text=True, timeout=100)
+    said = subprocess.run(typed, capture_output=True, text=True, timeout=HANG)
     assert said.returncode == 0, said.stderr
     alone = [*COMMAND, *SMOKE, "--quiet", "--seed", "3", "--run-dir", str(tmp_path / "alone")]
-    assert subprocess.run(alone, capture_output=True, timeout=100).returncode == 0
+    assert subprocess.run(alone, capture_output=True, timeout=HANG).returncode == 0
     zero, three, other = (
         json.loads((path / "result.json").read_text())
         for path in (folder / "seed-0", folder / "seed-3", tmp_path / "alone")
@@ -34,7 +36,6 @@ def test_each_seed_is_the_run_that_it_is_alone(tmp_path: Path) -> None:
     assert f"return: mean {mean:,.4g}, deviation " in said.stderr
 
 
-@pytest.mark.timeout(60)
 def test_an_interruption_ends_all_of_them(tmp_path: Path) -> None:
     """Ctrl-C in the first one: exit code 130, and how to run the others."""
     folder = tmp_path / "all"
@@ -47,7 +48,7 @@ def test_an_interruption_ends_all_of_them(tmp_path: Path) -> None:
                 if "step 300 is played" in line:
                     break
             process.send_signal(signal.SIGINT)
-            _, said = process.communicate(timeout=30)
+            _, said = process.communicate(timeout=HANG)
         finally:
             process.kill()
     assert process.returncode == 130, said

@@ -16,12 +16,11 @@ from typing import Any
 import pytest
 
 from hts.report import evaluations
+from tests.limits import HANG
 
 FAKES = Path(__file__).parents[1] / "fakes" / "services"
 COMMAND = (sys.executable, "-W", "error", "-m", "hts.cli.train")
 TASK = ("--config", "smoke", "--evaluate", "8", "--set", "log=wandb,mlflow,tensorboard")
-
-pytestmark = pytest.mark.timeout(150)
 
 
 def train(folder: Path, *typed: str) -> subprocess.CompletedProcess[str]:
@@ -29,7 +28,7 @@ def train(folder: Path, *typed: str) -> subprocess.CompletedProcess[str]:
     known = os.pathsep.join([str(FAKES), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = {**os.environ, "PYTHONPATH": known, "SERVICES": str(folder)}
     command = [*COMMAND, *typed]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
+    return subprocess.run(command, capture_output=True, text=True, timeout=HANG, env=environment)
 
 
 def curves(points: list[list[Any]]) -> dict[str, dict[float, float]]:

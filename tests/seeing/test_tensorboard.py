@@ -18,6 +18,7 @@ from hts.report.checkpoints import written
 from hts.report.logs import Logs, logs_of
 from hts.report.tensorboard import Events, crc32c, record
 from tests.fakes.mounts import fill, mounts, small_disk
+from tests.limits import HANG
 
 COMMAND = [sys.executable, "-m", "hts.cli.train"]
 TASK = ("--env", "gym:CartPole-v1", "--set", "replicas=4", "--set", "rollout=32", "--evaluate", "0")
@@ -119,7 +120,7 @@ def test_a_run_that_is_killed_and_goes_on_has_no_step_twice(tmp_path: Path) -> N
             assert process.poll() is None
         process.kill()
     resume = [*COMMAND, "--resume", str(path), "--set", "checkpoint_every=60"]
-    ended = subprocess.run(resume, capture_output=True, text=True, timeout=100)
+    ended = subprocess.run(resume, capture_output=True, text=True, timeout=HANG)
     assert ended.returncode == 0, ended.stderr
     assert len(list((path / "tensorboard").iterdir())) == 2
     found = points(path / "tensorboard")
@@ -195,7 +196,7 @@ def test_a_package_that_is_missing_is_named_before_anything_begins(tmp_path: Pat
         str(tmp_path / "run"),
     ]
     said = subprocess.run(
-        [sys.executable, "-c", blocked, *typed], capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", blocked, *typed], capture_output=True, text=True, timeout=HANG
     )
     assert said.returncode == 2, said.stderr
     assert "wandb is not installed here. Install it with: pip install wandb" in said.stderr

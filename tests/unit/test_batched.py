@@ -21,6 +21,7 @@ from hts_envs.contract import Array, BatchedWorld, Discrete, Observation, Place
 from hts_envs.errors import BadName, BadOption, MissingPackages
 from hts_envs.randomness import fold, fold_rows, uniform
 from hts_envs.registry import make, parse
+from tests.limits import HANG
 
 TORCH_NAMES = ("cartpole", "pendulum", "ball_balance")
 ALL = (*TORCH_NAMES, "ball_balance?observation=both")
@@ -102,7 +103,7 @@ class TestNames:
             "[parse(f'batched:{name}') for name in family('batched').names()]\n"
             "sys.exit(any(heavy in sys.modules for heavy in ('torch', 'mujoco', 'gymnasium')))\n"
         )
-        assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+        assert subprocess.run([sys.executable, "-c", code], timeout=HANG).returncode == 0
 
     def test_mujoco_is_needed_for_its_names_only(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Without MuJoCo its names say how to install it, and the others work."""

@@ -14,6 +14,7 @@ import pytest
 from hts.cli.check import main
 from hts.report.sealed import Sealed, seal
 from tests.fakes.cases import stopped
+from tests.limits import HANG
 
 FAKES = "python:tests.fakes.broken_worlds"
 QUICK = ["--seconds", "1", "--steps", "60", "--episodes", "5"]
@@ -27,7 +28,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=HANG,
         check=False,
     )
 

@@ -11,6 +11,7 @@ import pytest
 
 from hts.cli import doctor
 from tests.house.sources import ROOT
+from tests.limits import HANG
 
 COMMANDS = sorted(path.name.removeprefix("hts-") for path in (ROOT / "tools").glob("hts-*"))
 
@@ -22,7 +23,7 @@ def run(command: str, *typed: str) -> subprocess.CompletedProcess[str]:
         env={**os.environ, "COLUMNS": "80"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANG,
     )
 
 

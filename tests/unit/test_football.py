@@ -22,6 +22,7 @@ from hts_envs.football.scenarios import SCENARIOS, Scenario, resolve
 from hts_envs.football.scenarios import options as options_of
 from hts_envs.football.world import FootballWorld
 from hts_envs.registry import make, parse
+from tests.limits import HANG
 
 pytest.importorskip("gfootball_engine")
 
@@ -445,7 +446,7 @@ def run(script: str, **variables: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=HANG,
         env={name: text for name, text in os.environ.items() if name != "DISPLAY"} | variables,
     )
 

@@ -135,7 +135,10 @@ def test_the_digest_of_an_extension_begins_with_the_finished_run_s() -> None:
             + ("env=gym:Pendulum-v1",),
             "must be constant",
         ),
-        (("from_steps=0", f"from_digests={FIRST}", "horizons=stretch"), "must be a list of whole numbers"),
+        (
+            ("from_steps=0", f"from_digests={FIRST}", "horizons=stretch"),
+            "must be a list of whole",
+        ),
     ],
 )
 def test_stages_that_do_not_fit_are_refused(sets: tuple[str, ...], sentence: str) -> None:

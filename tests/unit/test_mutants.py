@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.house.sources import ROOT
+from tests.limits import HANG
 from tools.mutating import modules
 from tools.mutating.allowed import Allowed
 from tools.mutating.operators import Mutant, mutants
@@ -111,7 +112,7 @@ def test_a_change_survives_when_every_test_that_runs_it_passes(tmp_path: Path) -
         env={"PYTHONPATH": str(ROOT / "tools")},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=HANG,
     )
     assert ended.returncode == 0, ended.stderr
     assert set(ended.stdout.splitlines()) == {

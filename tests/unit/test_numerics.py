@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from hts.determinism import environment, numerics
+from tests.limits import HANG
 
 
 @pytest.fixture(autouse=True)
@@ -161,7 +162,7 @@ def test_torch_may_be_imported_before_a_command(tmp_path: Path) -> None:
     digests = []
     for name, start in (("library", ["-c", TORCH_FIRST]), ("command", ["-m", "hts.cli.train"])):
         command = [sys.executable, *start, *small, "--run-dir", str(tmp_path / name)]
-        said = subprocess.run(command, capture_output=True, text=True, timeout=100)
+        said = subprocess.run(command, capture_output=True, text=True, timeout=HANG)
         assert said.returncode == 0, said.stderr
         digests.append(json.loads((tmp_path / name / "result.json").read_text())["digest"])
     assert digests[0] == digests[1]

@@ -12,6 +12,7 @@ from hts_envs import FAMILIES, family, parse
 from hts_envs.errors import BadName, BadOption, MissingPackages, install_command
 from hts_envs.options import describe
 from hts_envs.registry import Family, require
+from tests.limits import HANG
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -96,6 +97,6 @@ def test_names_are_checked_without_importing_a_simulator() -> None:
         "sys.exit(str(sorted(heavy & set(sys.modules))) if heavy & set(sys.modules) else 0)"
     )
     result = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=HANG
     )
     assert result.returncode == 0, result.stderr

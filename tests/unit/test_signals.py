@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.limits import HANG
+
 # Python's own handler only sets a mark, wherever the kernel lets it run: here in another thread,
 # when the main one waits already; in a run, between Python's last look at the mark and the waiting.
 LATE = """
@@ -59,7 +61,7 @@ def said(script: str) -> str:
         [sys.executable, "-W", "error", "-c", script],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANG,
         process_group=0,
     )
     assert done.stderr == ""
@@ -149,7 +151,7 @@ def test_ctrl_c_while_python_ends_changes_nothing(was_interrupted: bool, code: i
         [sys.executable, "-c", ENDING.format(interrupted=was_interrupted)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANG,
     )
     assert (done.returncode, done.stderr) == (
         code,
@@ -173,7 +175,7 @@ def interrupted(
             assert any(each.endswith(f" {moment}") or each.startswith(moment) for each in lines)
             for _ in range(signals):
                 os.killpg(process.pid, signal.SIGINT)
-        _, words = process.communicate(timeout=60)
+        _, words = process.communicate(timeout=HANG)
     return process.returncode, words
 
 
@@ -218,5 +220,5 @@ def test_tools_hold_ctrl_c_back_until_the_command_hears_it() -> None:
             (line,) = (each for each in status.read_text().splitlines() if "SigBlk" in each)
             blocked = int(line.split()[1], 16)
         process.send_signal(signal.SIGINT)
-        out, _ = process.communicate(timeout=60)
+        out, _ = process.communicate(timeout=HANG)
     assert (process.returncode, out) == (130, b"")

@@ -12,13 +12,15 @@ from typing import Any
 
 import pytest
 
+from tests.limits import HANG
+
 COMMAND = (sys.executable, "-W", "error", "-m", "hts.cli.train")
 SERIAL = ("--set", "machine.serial=true")
 PARALLEL = ("--executors", "2", "--set", "stepping=turns")
 
 
 def train(*typed: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*COMMAND, *typed], capture_output=True, text=True, timeout=100)
+    return subprocess.run([*COMMAND, *typed], capture_output=True, text=True, timeout=HANG)
 
 
 def read(path: Path) -> Any:
@@ -131,7 +133,7 @@ def seconds_to_end(layout: tuple[str, ...], told: signal.Signals, path: Path) ->
             break
     process.send_signal(told)
     since = time.monotonic()
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=HANG)
     seconds = time.monotonic() - since
     assert process.returncode == 130, said
     assert "Traceback" not in said
