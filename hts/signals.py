@@ -11,6 +11,7 @@ whoever waits without an end has to `wait` here.
 
 from __future__ import annotations
 
+import atexit
 import math
 import os
 import signal
@@ -19,7 +20,6 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from multiprocessing import connection
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +48,7 @@ def listen() -> None:
     sys.unraisablehook = _repeat
     if signal.getsignal(signal.SIGALRM) is signal.SIG_DFL:
         signal.signal(signal.SIGALRM, _hear)
+        atexit.register(_drop_alarm)
     for number in _SIGNALS:
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, _hear)
@@ -57,6 +58,12 @@ def ignore() -> None:
     """Ignore what would end this process: it has nothing left to do but to end."""
     for number in _SIGNALS:
         signal.signal(number, signal.SIG_IGN)
+
+
+def _drop_alarm() -> None:
+    """Drop an interruption that is still to be repeated: the interpreter, which ends, gives SIGALRM
+    its default action back, and that kills the process."""
+    signal.signal(signal.SIGALRM, signal.SIG_IGN)
 
 
 def _repeat(lost: UnraisableHookArgs) -> None:
@@ -72,7 +79,9 @@ def _repeat(lost: UnraisableHookArgs) -> None:
 
 
 def wait(things: Sequence[Any], seconds: float | None = None) -> list[Any]:
-    """Those that are ready, as `multiprocessing.connection.wait` says it; no signal is lost."""
+    """Return what is ready, as `multiprocessing.connection.wait` does; no signal is lost."""
+    from multiprocessing import connection  # here, since a simulator's client never waits
+
     until = None if seconds is None else time.monotonic() + seconds
     rings = [] if _Heard.rings is None else [_Heard.rings]
     while True:

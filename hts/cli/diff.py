@@ -20,8 +20,8 @@ from hts.report.recorded import Comparison, Parted, Recorded, compare, link_of, 
 DESCRIPTION = """\
 Compare the records of two runs: what differs in what was run, the first update
 whose rollout or parameters differ, and the replicas. Then run both again up to
-that update, to name the step, the field and both values, and which of the values
-are those that were recorded.
+that update, to name the step, the field and both values, and which of them are
+those that were recorded.
 """
 
 EPILOG = """\

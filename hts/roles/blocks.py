@@ -61,6 +61,10 @@ class Strayed:
         return f"replica {self.replica} cannot be rebuilt: {why}"
 
 
+BUILDING = "its construction"
+"""The call of a simulator before which nothing has been computed."""
+
+
 @dataclass(frozen=True)
 class ChangedSetting:
     """A global setting that a call of one of these replicas' simulators changed; it is restored."""

@@ -24,7 +24,7 @@ from hts.determinism.digest import replica_digest
 from hts.errors import SettingsChanged
 from hts.memory.desk import Desk
 from hts.memory.storage import Storage
-from hts.roles.blocks import Block, ChangedSetting, Episode, Left, Strayed
+from hts.roles.blocks import BUILDING, Block, ChangedSetting, Episode, Left, Strayed
 from hts.roles.rebuilding import Rebuilt, Snapshot, Snapshots
 from hts_envs.contract import Array
 
@@ -228,7 +228,11 @@ class Executor:
         changed, block.changed = block.changed, []
         for each in changed:
             self.partners.told.changed(each)
-        shared = [each.change.in_words for each in changed if not each.change.per_thread]
+        shared = [
+            each.change.in_words
+            for each in changed
+            if not each.change.per_thread and each.call != BUILDING
+        ]
         if shared and self.partners.answering is not None and self.partners.stepping.beside_answers:
             raise SettingsChanged(shared)
 

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import itertools
 import os
+import sys
 
 from hts.config import Experiment, Machine
 from hts.determinism import numerics
 from hts.determinism.keys import Purpose, key
 from hts.memory.desk import Crew
 from hts.models.bounds import taken_in
-from hts.roles.blocks import Block
+from hts.roles.blocks import BUILDING, Block, ChangedSetting
 from hts.roles.local import BatchedBlock, WorldsBlock
 from hts_envs.contract import SEED_LIMIT, BatchedWorld, Place, Spaces, World
 from hts_envs.registry import Spec, make, parse
@@ -75,6 +76,7 @@ def make_blocks(
 ) -> list[Block]:
     """Build the simulators of these parts of the replicas, and only those."""
     taken, seed = taken_in(spaces, experiment.bounds), experiment.seed
+    is_prepared = "torch" in sys.modules  # its settings have their values
     blocks: list[Block] = []
     for part in parts:
         worlds = make_worlds(spec, part, seed)
@@ -82,7 +84,10 @@ def make_blocks(
             blocks.append(BatchedBlock(worlds, part, taken, seed))
         else:
             blocks.append(WorldsBlock(worlds, part, taken, seed))
-    numerics.settle()  # a simulator may be made of torch, and have arranged it for itself
+    changes = numerics.settle()  # a simulator may be made of torch, and have set it up for itself
+    if is_prepared and blocks:
+        built = range(parts[0].start, parts[-1].stop)
+        blocks[0].changed += [ChangedSetting(built, BUILDING, change) for change in changes]
     return blocks
 
 

@@ -24,7 +24,7 @@ def prepared(resolved: Resolved, start: Start | None) -> tuple[Resolved, Plan, L
     the machine that is chosen for it."""
     config = resolved.config
     logs.check(config.machine.log or ())
-    machine, spaces = _dialled_in(config)
+    machine, spaces = dialled_in(config)
     if spaces is not None:
         return _planned(resolved, machine, Look(spaces), None, start)
     experiment = config.experiment
@@ -48,7 +48,7 @@ def _planned(
     return seen, found, auto(found, spec, machine, measure)
 
 
-def _dialled_in(config: Config) -> tuple[Machine, Spaces | None]:
+def dialled_in(config: Config) -> tuple[Machine, Spaces | None]:
     """Return the machine with the port that simulators connect to, and the spaces that the first
     one declares where only simulators from outside know them."""
     machine = config.machine

@@ -321,7 +321,9 @@ def test_what_cannot_be_extended_is_refused(copy: Path) -> None:
         assert "give at least 1281" in refused(copy, f"steps={steps}", horizon="stretch")
     told = refused(copy, "steps=1281")
     assert "say whether it is to stretch (goes on as in a run planned for all steps), or" in told
-    assert "experiment.seed is 0" in refused(copy, "steps=2560", "seed=1", horizon="stretch")
+    assert "this run has seed 0, which cannot change" in refused(
+        copy, "steps=2560", "seed=1", horizon="stretch"
+    )
     assert "give --steps with the new total" in refused(copy, horizon="stretch")
     result = json.loads((copy / "result.json").read_text())
     (last,) = checkpoints.written(copy / "checkpoints")

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -20,6 +21,7 @@ from hts.runtime.assemble import Updated, plan
 from hts.runtime.parallel import ParallelRun
 from hts_envs import parse
 from tests.fakes.dialled import How
+from tests.limits import HANG
 
 _SECONDS_TO_TELL = 10.0
 _SECONDS_BETWEEN_LOOKS = 0.02
@@ -118,9 +120,11 @@ class Going:
 
     def sees(self, event: Callable[[], bool]) -> None:
         """Wait until the event has happened."""
+        until = time.monotonic() + HANG
         with self._moved:
             while not event():
                 assert not self.over, "the run is over before its story is"
+                assert time.monotonic() < until, "it never happens"
                 self._moved.wait(_SECONDS_BETWEEN_LOOKS)
 
     def kill(self, name: str, number: int = signal.SIGKILL) -> None:

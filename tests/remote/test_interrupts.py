@@ -16,7 +16,7 @@ from hts.remote.client import Box, Connection, Discrete, Offer, Spaces
 from hts.remote.listening import fixed, listening_at
 from hts.remote.port import Port
 
-faulthandler.dump_traceback_later(20, exit=True)
+faulthandler.dump_traceback_later(300, exit=True)
 TRACED = "zmq", "hts.remote", "hts.signals", "contextlib"
 offer = Offer(Spaces({"observation": Box((1,))}, Discrete(2)))
 

@@ -13,7 +13,7 @@ from hts.cli.show_config import show_config
 from hts.config import Config, Given, configure
 from hts.remote import wire
 from hts.runtime.evaluation import why_none
-from hts.runtime.train import dialled_in
+from hts.runtime.preparation import dialled_in
 from hts_envs.contract import Box, Discrete, Space, Spaces
 from tests.remote.dialling import free_address
 from tests.remote.hostile import Words

@@ -147,7 +147,7 @@ def test_what_is_held_back_comes_late_or_behind_another_connection(
         going.goes_on()
         proxy.refuses = True
         proxy.cut()
-        going.sees(lambda: "nobody holds the seat" in capfd.readouterr().err)
+        going.sees(lambda: "no simulator holds the seat" in capfd.readouterr().err)
         proxy.refuses = False
         going.goes_on()
 

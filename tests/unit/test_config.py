@@ -420,6 +420,6 @@ def test_only_existing_gpus_can_be_named(
     for index in range(2):
         name = f"device=cuda:{index}"
         if index in missing:
-            assert f"machine.device: cuda:{index} is not there" in problems("smoke", (name,))
+            assert f"cuda:{index} is not there" in problems("smoke", (name,))
         else:
             assert configure("smoke", (name,)).config.machine.device == f"cuda:{index}"

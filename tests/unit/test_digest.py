@@ -54,7 +54,7 @@ def test_a_chain_continues_where_it_was_left() -> None:
     """After a resume the next link is the one of the undisturbed run."""
     digest = Digest("identity")
     digest.fold("r0", PARAMETERS)
-    again = Digest.after(1, digest.chain)
+    again = Digest("identity").after(1, digest.chain)
     assert again.fold("r1", PARAMETERS) == digest.fold("r1", PARAMETERS)
 
 

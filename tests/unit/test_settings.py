@@ -129,8 +129,17 @@ def test_what_a_measured_world_changes_does_not_reach_the_network() -> None:
         found.strategy()
 
 
-def test_what_a_world_changes_while_it_is_built_is_restored() -> None:
-    """Before anything was computed."""
-    spec = parse("python:tests.fakes.greedy:make")
-    plan(experiment(spec.canonical()), spec, "cpu")
+def test_what_a_world_changes_while_it_is_built_is_restored_and_named(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Before anything is computed, and with the environment's name."""
+    run = serial(experiment("python:tests.fakes.greedy:make", replicas=2))
+    try:
+        next(iter(run))
+    finally:
+        run.close()
     assert settings.are_kept()
+    assert (
+        "one of replicas 0 to 1 (python:tests.fakes.greedy:make) changed torch's number of threads "
+        "to 3 in its construction; it is restored to 1"
+    ) in capsys.readouterr().err

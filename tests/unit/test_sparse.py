@@ -175,6 +175,15 @@ def rows_of(count: int) -> Array:
     return marked(count, 40).numpy()[:, None]
 
 
+def skip_refused(model: Conv) -> None:
+    """Skip what a run refuses on this processor, such as wrong bfloat16 convolutions."""
+    on_cpu = Machine(device="cpu")
+    if told := check(
+        Config(experiment=Experiment(env="gfootball:3v1", model=model), machine=on_cpu)
+    ):
+        pytest.skip(told[0])
+
+
 FORMS = [
     Conv(hidden=64),
     Conv(hidden=64, first="sparse"),
@@ -187,6 +196,7 @@ FORMS = [
 def test_every_form_has_rows_that_stand_alone(model: Conv) -> None:
     """The probe finds a padding, and rows acted on four at a time are the bits that are learnt
     from 64 at a time: the first ratio of an update is 1."""
+    skip_refused(model)
     made = policy(model)
     assert probe(made, stacked(SPACES, 4)).padding in (1, 2, 4)
     rows = rows_of(64)
@@ -202,6 +212,7 @@ def test_every_form_has_rows_that_stand_alone(model: Conv) -> None:
 def test_every_form_is_the_same_network(model: Conv) -> None:
     """From the same parameters, answers and gradients are those of the dense float32 net: to
     rounding, which for bfloat16 is 2^-8 of each factor."""
+    skip_refused(model)
     close = 1e-5 if model.precision == "float32" else 0.05
     rows, found = rows_of(8), []
     for each in (FORMS[0], model):
@@ -212,6 +223,15 @@ def test_every_form_is_the_same_network(model: Conv) -> None:
     for one, other in zip(*found, strict=True):
         assert float(one.norm()) > 0
         assert float((one - other).norm()) < close * float(one.norm())
+
+
+def test_wrong_bfloat16_convolutions_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a narrow convolution is off by half of its value, a sentence says what to use."""
+    narrow = Experiment(env="gfootball:3v1", model=Conv(precision="bfloat16"))
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"amx_bf16": True})
+    monkeypatch.setattr(torch.Tensor, "bfloat16", lambda tensor: tensor * 0.5)
+    (told,) = check(Config(experiment=narrow, machine=Machine(device="cpu")))
+    assert "use float32, or set the environment variable ONEDNN_MAX_CPU_ISA" in told
 
 
 def test_images_of_another_kind_are_refused() -> None:
@@ -238,6 +258,7 @@ def test_bfloat16_is_for_processors_that_have_it(monkeypatch: pytest.MonkeyPatch
     narrow = Experiment(env="gfootball:3v1", model=Conv(precision="bfloat16"))
     on_cpu = Machine(device="cpu")
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True})
+    monkeypatch.setattr("hts.config.check._convolves_bfloat16", lambda: True)
     assert check(Config(experiment=narrow, machine=on_cpu)) == []
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx2": True})
     (told,) = check(Config(experiment=narrow, machine=on_cpu))
