@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from hts.determinism import numerics
+from hts.report.say import speak
 from hts.runtime import nursery
 from tests.fakes.remains import OWN, mark, present, remains
 
@@ -26,6 +27,13 @@ def pytest_collection_finish() -> None:
     """What has been imported is not looked through again behind each of thousands of tests."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def everything_is_said() -> Iterator[None]:
+    """A test that trains quietly in this process leaves the next one's messages as they are."""
+    yield
+    speak()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -38,7 +38,7 @@ def test_it_needs_three_packages_and_no_more() -> None:
     _, _, foreign, ours = look()
     assert set(foreign) <= {"zmq", "msgpack", "numpy"}
     rooms = {name.split(".")[1] for name in ours if name.startswith("hts.")}
-    assert rooms == {"errors", "remote"}
+    assert rooms == {"errors", "remote", "signals"}
     assert {"hts.remote.host", "hts.remote.seating", "hts.remote.block"}.isdisjoint(ours)
 
 
