@@ -1,4 +1,4 @@
-"""What an experiment says about finished runs that it extends, and fields that may be left out."""
+"""The finished runs that an experiment extends, and fields that its identity may leave out."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ FIXED = {
     "OPENBLAS_NUM_THREADS": "1",
     "CUBLAS_WORKSPACE_CONFIG": ":4096:8",  # deterministic products on GPUs
 }
-"""What every process of a run has."""
+"""Values that are the same in every process of a run."""
 
 RECORDED = (
     # MKL, in torch: code branch, instructions, algorithms of products, threads.
@@ -76,7 +76,7 @@ RECORDED = (
     "GLIBC_TUNABLES",
     "LD_PRELOAD",
 )
-"""What a user may have set; it is stored with the run, where it is."""
+"""Variables that a user may have set; those that are set are stored with the run."""
 
 _UNSET = "unset"
 _CPU = "glibc.cpu."  # the tunables that choose instructions; others are about memory

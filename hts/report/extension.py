@@ -18,7 +18,7 @@ HORIZONS: Mapping[str, str] = {
     "stretch": "goes on as in a run planned for all steps",
     "restart": "falls again, from its first value to zero over the new steps",
 }
-"""What a linear learning rate may do in an extension. Without a choice it would stay at zero."""
+"""Choices for a linear learning rate in an extension. Without one it would stay at zero."""
 
 
 @dataclass(frozen=True)

@@ -273,7 +273,7 @@ def _happened(run: Recorded, manifest: Mapping[str, Any]) -> str:
 
 
 def _extended(finished: object) -> str:
-    """What was extended at the begin of a leg, if a finished run was."""
+    """Return what was extended when a leg began, if a finished run was."""
     if not isinstance(finished, dict):
         return ""
     steps, digest = finished.get("steps"), finished.get("digest")

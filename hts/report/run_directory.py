@@ -101,7 +101,7 @@ class RunDirectory:
         device: str,
         network: Mapping[str, str] | None = None,
     ) -> None:
-        """What is run, with which network, and under which numerics."""
+        """Write what is run, with which network, and under which numerics."""
         experiment = resolved.config.experiment
         record = {
             "experiment": experiment.identity(),

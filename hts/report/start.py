@@ -25,7 +25,7 @@ FILE = "start.safetensors"
 KIND = "start"
 _NAME = "experiment.start_from"
 _FROM_ARRAYS = ("normalised fields", "parameters")
-"""What the arrays alone show, where an older version wrote the manifest, without an outline."""
+"""Names that the arrays alone show, for manifests of older versions, which have no outline."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +46,7 @@ class Start:
 
     @property
     def given(self) -> Given:
-        """What a configuration says about it."""
+        """Return the value that a configuration holds for it."""
         return Given(_NAME, self.content, self.origin)
 
     def save(self, run: Path) -> None:

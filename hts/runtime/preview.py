@@ -25,7 +25,7 @@ _SPACES = {each.__name__: each for each in (Box, Discrete, MultiDiscrete)}
 
 @dataclasses.dataclass(frozen=True)
 class Look:
-    """What one replica of an environment declares."""
+    """The declarations of one replica of an environment."""
 
     spaces: Spaces
     description: str = ""  # how it is played, where it says so

@@ -17,7 +17,7 @@ from .variants import Variant
 
 SECONDS = 300
 PLAIN = ("machine.log=none", "machine.evaluate_every=0", "machine.checkpoint_every=0")
-"""What a comparison does not need."""
+"""Values that switch off what a comparison does not need."""
 
 
 @dataclasses.dataclass(frozen=True)
